@@ -39,7 +39,7 @@ SUBMITS = ("async_eval",)
 
 @dataclass(frozen=True)
 class Event:
-    """One call seen: its kind ("item", "eval", "async_eval", ...) and when it started and ended, in seconds from the start."""
+    """One call seen: its kind ("item", "eval", "async_eval", ...), start and end in seconds from the block's start."""
 
     kind: str
     start: float

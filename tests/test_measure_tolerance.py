@@ -1,0 +1,90 @@
+"""tolerance: errors against an independent float64 softmax, ulp counts by np.nextafter, flips by hand."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from breeze_lab.measure import tolerance as tol
+from breeze_lab.measure.tolerance import AttentionShape
+
+
+def test_float64_attention_by_loops():
+    shape = AttentionShape(heads=4, kv_heads=2, positions=3, head_dim=8)
+    q, k, v = tol.random_attention(shape, seed=3)
+    got = tol.attention_float64(q, k, v)
+    for h in range(4):
+        for i in range(3):
+            scores = np.array([q[0, h, i] @ k[0, h // 2, j] / np.sqrt(8) for j in range(i + 1)])
+            weights = np.exp(scores) / np.exp(scores).sum()
+            np.testing.assert_allclose(got[0, h, i], weights @ v[0, h // 2, : i + 1], atol=1e-13)
+
+
+@pytest.mark.parametrize("dtype, bound", [("float32", 2e-6), ("bfloat16", 2e-2), ("float16", 3e-3)])
+def test_cpu_attention_is_within_the_dtype_of_float64(dtype, bound):
+    error = tol.attention_error(dtype, "cpu")
+    assert 0 < error.full < bound and 0 < error.single < bound and error.gap < bound
+
+
+def test_errors_are_ordered_by_the_unit_roundoff():
+    by = {e.dtype: e.full for e in tol.attention_errors() if e.device == "cpu"}
+    assert by["float32"] < by["float16"] / 50 < by["bfloat16"] / 50
+
+
+def test_a_wrong_mask_would_show():
+    """Without the causal mask the error is of the size of the values: the float64 answer is causal."""
+    q, k, v = tol.random_attention(seed=1)
+    wrong = mx.fast.scaled_dot_product_attention(*(mx.array(x.astype(np.float32)) for x in (q, k, v)), scale=128**-0.5)
+    assert tol.max_error(tol.to_float64(wrong), tol.attention_float64(q, k, v)) > 0.1
+
+
+def test_fresh_process_without_tf32():
+    got = {(e.dtype, e.device): e for e in tol.attention_errors_without_tf32()}
+    assert got["float32", "cpu"] == tol.attention_error("float32", "cpu")
+    if mx.is_available(mx.gpu):
+        assert got["float32", "gpu"].gap < 1e-5
+
+
+def test_ulp_distance_counts_neighbours():
+    one = np.float32(1)
+    up = np.nextafter(np.nextafter(one, np.float32(2)), np.float32(2))
+    assert tol.ulp_distance(one, up) == 2
+    tiny = np.nextafter(np.float32(0), np.float32(1))
+    assert tol.ulp_distance(-tiny, tiny) == 2 and tol.ulp_distance(np.float32(-0.0), np.float32(0)) == 0
+    assert tol.ulp_distance(np.float32([-1, 1]), np.float32([-1, 1])).tolist() == [0, 0]
+
+
+def test_max_error_of_nan_is_infinite():
+    assert tol.max_error(np.array([np.nan]), np.zeros(1)) == float("inf")
+
+
+def test_divergence_by_hand():
+    a, b = np.log([[0.5, 0.5]]), np.log([[0.25, 0.75]])
+    expected = 0.5 * np.log(2) + 0.5 * np.log(2 / 3)
+    np.testing.assert_allclose(tol.divergence(a, b), [expected])
+    assert tol.divergence(a + 7, a) == pytest.approx(0, abs=1e-15)
+
+
+def test_flip_rates_zero_and_coin():
+    logits = np.random.default_rng(0).standard_normal((200, 50))
+    none = tol.flip_rates(logits, 0.0)
+    assert none.rows == 1600 and none.argmax == none.sampled == 0
+    tie = tol.flip_rates(np.tile([0.0, 1e-9], (500, 1)), 1.0)
+    assert 0.4 < tie.argmax < 0.6
+    small, large = (tol.flip_rates(logits, e) for e in (1e-3, 1e-1))
+    assert small.argmax < large.argmax and small.sampled < large.sampled
+
+
+def test_sampled_flip_rate_follows_the_gumbel_gap():
+    """Two equal logits, noise e on each: a draw flips when the Gumbel gap (logistic, density 1/4 at 0) is below the
+    noise gap (triangular on +-2e with mean |gap| 2e/3, divided by T): rate = 1/4 * 2e/3 / T."""
+    e, temperature = 0.01, 0.5
+    got = tol.flip_rates(np.zeros((1, 2)), e, draws=400_000, temperature=temperature)
+    assert got.sampled == pytest.approx(0.25 * (2 * e / 3) / temperature, rel=0.1)
+
+
+def test_suggested_tolerance_holds_the_measured_error_and_little_more():
+    q, k, v = tol.random_attention()
+    truth = tol.attention_float64(q, k, v)
+    for dtype in tol.DTYPES:
+        error = tol.attention_error(dtype).full
+        assert error < tol.suggest(truth, dtype, depth=4) < 100 * error
