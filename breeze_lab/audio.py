@@ -6,8 +6,6 @@ Samples are float32 [N], mono, in [-1, 1], at 24 kHz unless a rate is given besi
 import base64
 import html
 import io
-import os
-import tempfile
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +16,7 @@ import soundfile
 import soxr
 
 from .errors import BreezeLabError
+from .files import check_writable, whole_file
 
 SAMPLE_RATE = 24000
 READABLE = (".wav", ".flac", ".ogg", ".mp3")  # what we say we read; libsndfile reads a few more
@@ -113,21 +112,8 @@ def check_output(path: str | Path) -> Path:
     path = Path(path).expanduser()
     if path.suffix.lower() not in WRITABLE:
         raise BreezeLabError(f"cannot write '{path.name}'. Choose a name that ends in {', '.join(WRITABLE)}.")
-    check_folder(path)
+    check_writable(path)
     return path
-
-
-def check_folder(path: Path) -> None:
-    """Refuse `path` if a file cannot be made there: it is a folder, its folder is missing or not writable."""
-    if path.is_dir():
-        raise BreezeLabError(f"{path} is a folder. Give a file name in it.")
-    if not path.parent.is_dir():
-        raise BreezeLabError(f"the folder {path.parent} does not exist. Make it, or choose another place.")
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".breeze_lab-"):
-            pass
-    except OSError as error:
-        raise BreezeLabError(f"cannot write in {path.parent} ({error.strerror}). Choose another place.") from error
 
 
 def write(path: str | Path, samples: np.ndarray, rate: int = SAMPLE_RATE) -> Path:
@@ -137,18 +123,9 @@ def write(path: str | Path, samples: np.ndarray, rate: int = SAMPLE_RATE) -> Pat
     if over:
         warnings.warn(f"{over} of {len(x)} samples were beyond full scale and were clipped.", stacklevel=2)
     container, subtype = WRITABLE[path.suffix.lower()]
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".breeze_lab-", suffix=path.suffix)
-    os.close(handle)
-    try:
-        with soundfile.SoundFile(temporary, "w", rate, 1, subtype=subtype, format=container) as file:
-            for start in range(0, len(x), rate):  # one long Vorbis write can overflow libsndfile's stack
-                file.write(x[start : start + rate])
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except (soundfile.LibsndfileError, OSError) as error:
-        raise BreezeLabError(f"could not write {path} ({error}). Check the free space and the rights there.") from error
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    with whole_file(path) as temporary, soundfile.SoundFile(temporary, "w", rate, 1, subtype, format=container) as file:
+        for start in range(0, len(x), rate):  # one long Vorbis write can overflow libsndfile's stack
+            file.write(x[start : start + rate])
     return path
 
 
@@ -280,9 +257,3 @@ def _clipped(samples: Any) -> tuple[np.ndarray, int]:
         raise BreezeLabError(f"samples to write are [N] and finite; these have shape {x.shape} or hold NaN.")
     over = int(np.count_nonzero(np.abs(x) > 1.0))
     return np.clip(x, -1.0, 1.0), over
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
