@@ -6,6 +6,7 @@ import mlx.core as mx
 import mlx.nn as nn
 import pytest
 
+from breeze_lab import cache
 from breeze_lab.measure import roofline
 
 BACKBONE = SimpleNamespace(
@@ -46,10 +47,33 @@ def test_published_byte_budget(name, backbone, depth, step_mb, backbone_gb, tota
     assert 0.64 < got.depth_share < 0.79 and got.steps == 15
 
 
-def test_cache_bytes_a_position():
-    assert roofline.kv_bytes(DEPTH) == 12_288
-    assert roofline.kv_bytes(BACKBONE) == 114_688
-    assert 16 * roofline.kv_bytes(DEPTH) == 196_608 and 256 * roofline.kv_bytes(DEPTH) == 3_145_728
+def test_cache_bytes_are_a_thousandth_of_the_weights():
+    """So leaving the cache out of the floor is fair: 16 depth positions against one depth pass."""
+    assert cache.bytes_per_position(DEPTH) == 12_288 and cache.bytes_per_position(BACKBONE) == 114_688
+    assert cache.cache_bytes(DEPTH, 16) == 196_608 and cache.cache_bytes(DEPTH, 16, step=256) == 3_145_728
+    assert cache.cache_bytes(DEPTH, 16) < 1e-3 * roofline.frame_bytes(FULL).depth_step
+
+
+def test_bytes_of_a_loaded_model_equal_those_of_its_configuration():
+    from breeze_lab.config import BackboneConfig, DepthConfig
+    from breeze_lab.model.backbone import Backbone
+    from breeze_lab.model.depth import DepthDecoder
+
+    stack = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    stack |= {"num_key_value_heads": 1, "head_dim": 16}
+    depth = DepthConfig(**stack, num_codebooks=4, vocab_size=11, backbone_hidden_size=32, audio_embed_size=32)
+    config = SimpleNamespace(backbone=BackboneConfig(**stack), depth=depth, num_codebooks=4, vocab_size=11)
+    lm = SimpleNamespace(
+        backbone_model=Backbone(config.backbone),
+        depth_decoder=DepthDecoder(depth),
+        lm_head=nn.Linear(32, 12, bias=False),
+    )
+    got = roofline.model_frame_bytes(lm)
+    expected = roofline.frame_bytes(config, "float32", "float32", "float32")
+    norms = 2 * 2 * 32 * 4  # two a layer
+    head_norms = 2 * 2 * 16 * 4  # Qwen3 norms queries and keys
+    assert got.backbone == expected.backbone + norms + head_norms and got.depth_step == expected.depth_step + norms
+    assert got.steps == 3
 
 
 def test_floor():

@@ -76,13 +76,11 @@ def frame_bytes(
 def model_frame_bytes(lm: Any) -> FrameBytes:
     """FrameBytes of a loaded model, counted from its arrays: matrices once each, embeddings not (a row is read)."""
     depth = lm.depth_decoder
-    heads = depth.codebooks_head
-    head_bytes = tree_bytes(heads.parameters() if hasattr(heads, "parameters") else heads)
-    steps = lm.config.num_codebooks - 1
+    steps = depth.num_codebooks - 1
     stack = tree_bytes(depth.model.layers) + tree_bytes(depth.model.inputs_embeds_projector)
     return FrameBytes(
         backbone=tree_bytes(lm.backbone_model.layers) + tree_bytes(lm.lm_head),
-        depth_step=stack + head_bytes / steps,
+        depth_step=stack + tree_bytes(depth.codebooks_head) / steps,
         steps=steps,
     )
 
@@ -100,11 +98,6 @@ def tree_bytes(tree: Any) -> int:
 def floor_ms(nbytes: float, gb_s: float) -> float:
     """Milliseconds that reading `nbytes` takes at `gb_s` GB/s (1 GB = 1e9 bytes)."""
     return nbytes / gb_s / 1e6
-
-
-def kv_bytes(config: Any, itemsize: int = 2) -> int:
-    """Bytes of keys and values that one position of a stack keeps: layers x (k, v) x kv heads x head dim x itemsize."""
-    return config.num_hidden_layers * 2 * config.num_key_value_heads * config.head_dim * itemsize
 
 
 def add_bandwidth(megabytes: int = 128, repeat: int = 5) -> float:

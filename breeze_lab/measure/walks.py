@@ -1,0 +1,126 @@
+"""The depth decoder under the microscope: walk one frame by any rung, count its positions, compare its logits.
+
+Shapes: B batch, F frames, K codebooks, C backbone channels, V ids a codebook.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import mlx.core as mx
+import mlx.nn as nn
+import numpy as np
+
+from ..frames import METHODS, HostReads, next_logits, start_frame, step_logits
+from ..samplers import KeySequence, Sampling, draw, reserved_mask
+
+if TYPE_CHECKING:
+    from ..checkpoint import SpeechModel
+
+
+@contextmanager
+def watch_positions(depth: Any) -> Iterator[list[int]]:
+    """Collect how many positions each run of the depth stack computes: one number a run, in order."""
+    seen: list[int] = []
+    watched = type(depth.model)
+    original = watched.__call__
+
+    def counted(self: Any, x: mx.array, *args: Any, **kwargs: Any) -> mx.array:
+        seen.append(x.shape[1])
+        return original(self, x, *args, **kwargs)
+
+    watched.__call__ = counted
+    try:
+        yield seen
+    finally:
+        watched.__call__ = original
+
+
+def recompute_logits(depth: Any, codes: mx.array, hidden: mx.array) -> mx.array:
+    """Logits of all heads for given codes, each from its whole prefix: int [B, K] -> [B, K - 1, V]."""
+    return mx.stack([next_logits(depth, codes[:, :n], hidden) for n in range(1, codes.shape[1])], axis=1)
+
+
+def cached_logits(depth: Any, codes: mx.array, hidden: mx.array) -> mx.array:
+    """The same by one position a step against a frame cache: int [B, K] -> [B, K - 1, V]."""
+    caches = depth.make_cache()
+    start_frame(depth, hidden, caches)
+    return mx.stack([step_logits(depth, codes[:, n], caches) for n in range(codes.shape[1] - 1)], axis=1)
+
+
+def as_dtype(module: nn.Module, dtype: mx.Dtype = mx.float32) -> Any:
+    """A copy of a module with its float weights in another dtype; the original is not touched."""
+    twin = _twin(module)
+    twin.set_dtype(dtype)
+    mx.eval(twin.parameters())
+    return twin
+
+
+def _twin(node: Any) -> Any:
+    """New modules, dicts and lists around the same arrays."""
+    if isinstance(node, (list, tuple)):
+        return [_twin(child) for child in node]
+    if not isinstance(node, dict):  # a module is a dict
+        return node
+    twin = copy.copy(node)
+    for name, child in node.items():
+        twin[name] = _twin(child)
+    return twin
+
+
+def backbone_states(model: "SpeechModel", text: str, codes: mx.array) -> mx.array:
+    """The hidden states [F, C] from which the frames int [F, K] of `text` were made (without a voice)."""
+    from ..prompt import PromptBuilder
+
+    builder = PromptBuilder(model, instruct=None, guided=False, speaker="S0")
+    prompt = builder.build(text).positive
+    x = mx.concatenate([prompt, model.lm.embed_frames(codes[None, :-1])], axis=1)
+    return model.lm.backbone_model(x)[0, prompt.shape[1] - 1 :]
+
+
+@dataclass
+class FrameWork:
+    """Everything to complete one frame, again and again: for timing and for comparing the rungs."""
+
+    depth: Any
+    branches: Sequence[mx.array]  # hidden states [1, C], two with guidance
+    vocab_size: int
+    codec_vocab_size: int
+    cfg_scale: float = 1.0
+    sampling: Sampling = Sampling()
+    seed: int = 0
+
+    def __call__(self, method: str) -> list[int]:
+        """Draw the frame's codes by a rung and read them: K ints. The same seed gives the same draws."""
+        return self.start(method)()
+
+    def start(self, method: str) -> Callable[[], list[int]]:
+        """Queue the frame; what comes back reads it."""
+        keys, reads = KeySequence(self.seed), HostReads()
+        mask = reserved_mask(self.vocab_size, self.codec_vocab_size, self.vocab_size)
+
+        def draw_code(logits: mx.array) -> mx.array:
+            return draw(logits + mask, keys, self.sampling)
+
+        first = mx.array([1])
+        codes = METHODS[method](self.depth, first, self.branches, draw_code, self.cfg_scale, reads)
+        return lambda: reads.list(codes)
+
+    @classmethod
+    def of(cls, model: "SpeechModel", *, guided: bool = False, seed: int = 0) -> "FrameWork":
+        """One frame of a loaded model, from made-up hidden states of unit size in its dtype."""
+        config = model.config
+        rng = np.random.default_rng(seed)
+        count = 2 if guided else 1
+        states = [rng.standard_normal((1, config.backbone.hidden_size), dtype=np.float32) for _ in range(count)]
+        branches = [mx.array(state).astype(model.dtype) for state in states]
+        return cls(
+            model.lm.depth_decoder,
+            branches,
+            config.vocab_size,
+            config.codec_vocab_size,
+            2.0 if guided else 1.0,
+            seed=seed,
+        )

@@ -1,0 +1,280 @@
+"""One style for all figures: colors that color-blind readers can tell apart, units on the axes, the finding as title.
+
+Every function draws into a new figure (or given axes) and returns it; `caption()` shows the sentence below it that says
+in words what is seen. Needs matplotlib (extra `lab`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, the strong ones first; yellow is too pale for lines on white.
+COLORS = {
+    "blue": "#0072B2",
+    "orange": "#E69F00",
+    "green": "#009E73",
+    "vermilion": "#D55E00",
+    "sky": "#56B4E9",
+    "purple": "#CC79A7",
+    "gray": "#7F7F7F",
+    "black": "#000000",
+}
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+HATCHES = ("", "//", "..", "\\\\", "xx", "++")
+RECORDED = "//"  # hatch of every bar that was not measured here and now
+
+
+def use_style() -> None:
+    """Set matplotlib's defaults for the notebook."""
+    mpl.rcParams.update(
+        {
+            "figure.figsize": (7.2, 3.2),
+            "figure.dpi": 80,
+            "savefig.dpi": 80,
+            "figure.constrained_layout.use": True,
+            "font.size": 10,
+            "axes.titlesize": 11,
+            "axes.titleweight": "bold",
+            "axes.titlelocation": "left",
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.prop_cycle": mpl.cycler(color=list(COLORS.values())),
+            "axes.grid": False,
+            "legend.frameon": False,
+            "image.cmap": "cividis",
+        }
+    )
+
+
+def caption(text: str) -> Any:
+    """The sentence below a plot: what it shows, for readers who cannot see it or do not want to guess."""
+    from IPython.display import Markdown
+
+    return Markdown(f"*{text.strip()}*")
+
+
+def table(rows: Sequence[Sequence[Any]], header: Sequence[str]) -> Any:
+    """A small table as Markdown; numbers to three digits."""
+    from IPython.display import Markdown
+
+    lines = [_line(header), "|" + "---|" * len(header), *(_line(row) for row in rows)]
+    return Markdown("\n".join(lines))
+
+
+def number(value: Any) -> str:
+    """Three digits, thousands grouped, no exponent where a plain number is short."""
+    if isinstance(value, (bool, str)) or value is None:
+        return "" if value is None else str(value)
+    if isinstance(value, (int, np.integer)):
+        return f"{value:,}"
+    value = float(value)
+    if value == 0:
+        return "0"
+    if 1e-3 <= abs(value) < 1e5:
+        digits = max(0, 2 - int(np.floor(np.log10(abs(value)))))
+        return f"{value:,.{digits}f}"
+    return f"{value:.1e}"
+
+
+def _line(cells: Sequence[Any]) -> str:
+    return "| " + " | ".join(number(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def bars(
+    values: Mapping[str, float],
+    title: str,
+    unit: str,
+    *,
+    recorded: Sequence[str] = (),
+    floor: float | None = None,
+    floor_label: str = "floor",
+    spread: Mapping[str, Sequence[float]] | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """Horizontal bars from zero with their numbers.
+
+    Args:
+        values: label -> number, drawn from top to bottom.
+        unit: of the axis.
+        recorded: labels that were measured elsewhere; hatched.
+        floor: a vertical line that no bar can pass, with `floor_label`.
+        spread: label -> all samples, drawn as dots on the bar.
+    """
+    figure, ax = _axes(ax, (7.2, 0.9 + 0.36 * len(values)))
+    labels = list(values)
+    for row, label in enumerate(labels):
+        far = label in recorded
+        color = COLORS["gray"] if far else COLORS["blue"]
+        ax.barh(
+            row, values[label], 0.62, color="white" if far else color, edgecolor=color, hatch=RECORDED if far else ""
+        )
+        samples = (spread or {}).get(label, ())
+        ax.plot(samples, [row] * len(samples), ".", color=COLORS["black"], markersize=4, alpha=0.6)
+        end = max([values[label], *samples])
+        ax.annotate(
+            f" {number(values[label])}", (end, row), va="center", ha="left", xytext=(3, 0), textcoords="offset points"
+        )
+    ax.set_yticks(range(len(labels)), labels)
+    ax.invert_yaxis()
+    ax.margins(x=0.14)
+    ax.set_xlim(left=0)
+    ax.tick_params(axis="y", length=0)
+    if floor is not None:
+        ax.axvline(floor, color=COLORS["vermilion"], linestyle="--", linewidth=1.5)
+        ax.annotate(
+            f"{floor_label} {number(floor)}", (floor, 1), xycoords=("data", "axes fraction"), xytext=(4, -2),
+            textcoords="offset points", va="bottom", color=COLORS["vermilion"], annotation_clip=False,
+        )  # fmt: skip
+    ax.set_xlabel(unit)
+    _title(figure, ax, title)
+    return figure
+
+
+def lines(
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    title: str,
+    xlabel: str,
+    ylabel: str,
+    *,
+    log: str = "",
+    limit: float | None = None,
+    limit_label: str = "",
+    ax: Axes | None = None,
+) -> Figure:
+    """Lines with markers and labels at a legend.
+
+    Args:
+        series: label -> (x, y).
+        log: axes that are logarithmic, "x", "y" or "xy"; the axis label says so.
+        limit: a horizontal line with `limit_label`.
+    """
+    figure, ax = _axes(ax)
+    for index, (label, (x, y)) in enumerate(series.items()):
+        ax.plot(x, y, marker=MARKERS[index % len(MARKERS)], markersize=5, label=label)
+    if limit is not None:
+        ax.axhline(limit, color=COLORS["black"], linestyle="--", linewidth=1)
+        ax.annotate(
+            limit_label, (0.01, limit), xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points",
+            va="bottom",
+        )  # fmt: skip
+    ax.set_xscale("log" if "x" in log else "linear")
+    ax.set_yscale("log" if "y" in log else "linear")
+    if "y" not in log:
+        ax.set_ylim(bottom=0)
+    ax.set_xlabel(xlabel + (" (log scale)" if "x" in log else ""))
+    ax.set_ylabel(ylabel + (" (log scale)" if "y" in log else ""))
+    if len(series) > 1:
+        ax.legend()
+    _title(figure, ax, title)
+    return figure
+
+
+def grid_counts(counts: np.ndarray, title: str, xlabel: str, ylabel: str, ax: Axes | None = None) -> Figure:
+    """A matrix of small integers as cells: how often each position is computed at each step."""
+    figure, ax = _axes(ax, (5.2, 3.6))
+    ax.imshow(counts, cmap=mpl.colors.ListedColormap(["#F2F2F2", COLORS["blue"], COLORS["orange"]]), vmin=0, vmax=2)
+    ax.set_xticks(np.arange(counts.shape[1] + 1) - 0.5, minor=True)
+    ax.set_yticks(np.arange(counts.shape[0] + 1) - 0.5, minor=True)
+    ax.grid(which="minor", color="white", linewidth=1.5)
+    ax.tick_params(which="minor", length=0)
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel(ylabel)
+    _title(figure, ax, title)
+    return figure
+
+
+def timeline(
+    lanes: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]], title: str, colors: Mapping[str, str]
+) -> Figure:
+    """Who is busy when.
+
+    Args:
+        lanes: lane label -> kind of span -> [(start, end)] in milliseconds, lanes from top to bottom.
+        colors: kind -> one of `COLORS`; also the legend.
+    """
+    figure, ax = _axes(None, (7.2, 0.9 + 0.42 * len(lanes)))
+    for row, spans in enumerate(lanes.values()):
+        for kind, parts in spans.items():
+            ax.broken_barh(
+                [(a, max(b - a, 1e-6)) for a, b in parts], (row - 0.35, 0.7), color=COLORS[colors[kind]], linewidth=0.3,
+                edgecolor="white",
+            )  # fmt: skip
+    for kind, color in colors.items():
+        ax.plot([], [], "s", color=COLORS[color], label=kind)
+    ax.set_yticks(range(len(lanes)), list(lanes))
+    ax.invert_yaxis()
+    ax.set_xlim(left=0)
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlabel("milliseconds")
+    ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.55 / (0.42 * len(lanes))), ncols=len(colors))
+    _title(figure, ax, title)
+    return figure
+
+
+def spectrograms(sounds: Mapping[str, np.ndarray], title: str, rate: int = 24_000) -> Figure:
+    """Spectrograms beside each other on one color scale: 0 to 8 kHz, 80 dB below the loudest point of all."""
+    figure, axes = plt.subplots(1, len(sounds), figsize=(1.6 + 1.9 * len(sounds), 2.8), sharey=True, squeeze=False)
+    levels = {label: spectrogram(samples) for label, samples in sounds.items()}
+    top = max(level.max() for level in levels.values())
+    image = None
+    for ax, (label, level) in zip(axes[0], levels.items(), strict=True):
+        seconds = len(sounds[label]) / rate
+        image = ax.imshow(
+            level, origin="lower", aspect="auto", extent=(0, seconds, 0, rate / 2000), vmin=top - 80, vmax=top
+        )  # fmt: skip
+        ax.set_ylim(0, 8)
+        ax.set_title(label, fontsize=10, fontweight="normal", loc="center")
+        ax.set_xlabel("seconds")
+    axes[0][0].set_ylabel("kHz")
+    figure.colorbar(image, ax=axes[0], label="dB", fraction=0.05)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    return figure
+
+
+def spectrogram(samples: np.ndarray, size: int = 512, hop: int = 240) -> np.ndarray:
+    """Magnitudes in dB, float32 [size / 2 + 1, frames], Hann window."""
+    padded = np.pad(np.asarray(samples, np.float32), (size // 2, size))
+    starts = np.arange(0, max(len(samples), 1), hop)
+    frames = padded[starts[:, None] + np.arange(size)] * np.hanning(size).astype(np.float32)
+    return (20 * np.log10(np.abs(np.fft.rfft(frames, axis=1)) + 1e-6)).T
+
+
+def waves(
+    sounds: Mapping[str, np.ndarray],
+    title: str,
+    rate: int = 24_000,
+    marks: Sequence[float] = (),
+    ylabel: str = "sample value",
+) -> Figure:
+    """Wave forms under each other on one scale; `marks` are vertical lines in seconds."""
+    figure, axes = plt.subplots(
+        len(sounds), 1, figsize=(7.2, 0.8 + 1.1 * len(sounds)), sharex=True, sharey=True, squeeze=False
+    )
+    for ax, (label, samples) in zip(axes[:, 0], sounds.items(), strict=True):
+        ax.plot(np.arange(len(samples)) / rate, samples, linewidth=0.6)
+        for mark in marks:
+            ax.axvline(mark, color=COLORS["vermilion"], linewidth=0.8, linestyle=":")
+        ax.set_title(label, fontsize=10, fontweight="normal", loc="left")
+    axes[-1, 0].set_xlabel("seconds")
+    figure.supylabel(ylabel, fontsize=10)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    return figure
+
+
+def _axes(ax: Axes | None, size: tuple[float, float] | None = None) -> tuple[Figure, Axes]:
+    if ax is not None:
+        return ax.figure, ax  # type: ignore[return-value]
+    return plt.subplots(figsize=size)
+
+
+def _title(figure: Figure, ax: Axes, title: str) -> None:
+    """Titles start at the figure's left edge, so that long ones have room; a subplot's own stays above it."""
+    if len(figure.axes) == 1:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    else:
+        ax.set_title(title)

@@ -1,0 +1,64 @@
+"""plots: figures are made, bars start at zero, numbers read well, the spectrogram finds a tone."""
+
+import matplotlib
+import numpy as np
+import pytest
+
+matplotlib.use("Agg")
+
+from breeze_lab import plots  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def style():
+    plots.use_style()
+    yield
+    plots.plt.close("all")
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [(0.0, "0"), (1.2345, "1.23"), (12.345, "12.3"), (123.45, "123"), (12345.6, "12,346"), (0.01234, "0.0123"),
+     (7.7e-7, "7.7e-07"), (196_608, "196,608"), ("a|b", "a|b"), (None, ""), (True, "True"), (-2.5, "-2.50")],
+)  # fmt: skip
+def test_number(value, text):
+    assert plots.number(value) == text
+
+
+def test_bars_start_at_zero_and_recorded_ones_differ():
+    figure = plots.bars(
+        {"here": 3.0, "there": 1.0}, "t", "ms", recorded=["there"], floor=0.5, spread={"here": [2.9, 3.4]}
+    )
+    ax = figure.axes[0]
+    assert ax.get_xlim()[0] == 0 and ax.get_xlabel() == "ms"
+    here, there = ax.patches
+    assert (here.get_hatch(), there.get_hatch()) == ("", plots.RECORDED)
+    assert ax.get_ylim()[0] > ax.get_ylim()[1], "first label on top"
+
+
+def test_log_axes_are_announced():
+    ax = plots.lines({"a": ([1, 10], [1, 2]), "b": ([1, 10], [2, 3])}, "t", "x", "y", log="x", limit=2.5).axes[0]
+    assert ax.get_xlabel() == "x (log scale)" and ax.get_ylabel() == "y" and ax.get_ylim()[0] == 0
+    assert {line.get_marker() for line in ax.lines[:2]} == {"o", "s"}, "told apart without color"
+
+
+def test_spectrogram_has_its_peak_at_the_tone():
+    level = plots.spectrogram(np.sin(2 * np.pi * 3000 * np.arange(24_000) / 24_000))
+    assert level.shape == (257, 100)
+    assert abs(level[:, 50].argmax() * 24_000 / 512 - 3000) < 24_000 / 512
+
+
+def test_other_figures_draw():
+    plots.grid_counts(np.tri(4, dtype=int), "t", "x", "y")
+    plots.timeline({"host": {"builds": [(0, 1)], "waits": [(1, 2)]}, "device": {"works": [(1, 2)]}}, "t",
+                   {"builds": "blue", "waits": "orange", "works": "green"})  # fmt: skip
+    plots.spectrograms({"a": np.ones(2400), "b": np.zeros(2400)}, "t")
+    plots.waves({"a": np.ones(2400), "b": np.zeros(2400)}, "t", marks=[0.05])
+    for number in plots.plt.get_fignums():
+        plots.plt.figure(number).canvas.draw()
+
+
+def test_table_and_caption_are_markdown():
+    text = plots.table([["a", 1.0], ["b", 22]], ["name", "ms"]).data
+    assert text.splitlines() == ["| name | ms |", "|---|---|", "| a | 1.00 |", "| b | 22 |"]
+    assert plots.caption(" seen ").data == "*seen*"
