@@ -1,0 +1,374 @@
+"""Text to speech: the frame loop, streamed or whole.
+
+Shapes: F frames, K codebooks, C backbone channels, V ids a codebook.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import mlx.core as mx
+import numpy as np
+
+from .errors import BreezeLabError
+from .frames import METHODS, HostReads
+from .prompt import Prompt, PromptBuilder, check_request, split_text, spoken_length
+from .samplers import KeySequence, Sampling, draw, guide, penalize, reserved_mask
+from .voice import Voice
+
+if TYPE_CHECKING:
+    from .checkpoint import SpeechModel
+
+LETTERS_PER_SECOND = 15.0
+
+
+class Cancel(Protocol):
+    """Anything with `is_set()`, such as a threading.Event; looked at once a frame."""
+
+    def is_set(self) -> bool: ...
+
+
+@dataclass
+class Stats:
+    """What a chunk or a whole result took. Times are seconds of generation; a consumer's pauses do not count.
+
+    stages: seconds the host spent on "prefill", "frames" (backbone and depth) and "codec".
+    first_audio_s: seconds until the first samples were there; for `generate`, until all were.
+    host_reads: times the host waited for a value of the frame loop.
+    peak_memory_gb: highest memory MLX held since the call began, 1e9 bytes.
+    """
+
+    frames: int = 0
+    audio_seconds: float = 0.0
+    seconds: float = 0.0
+    first_audio_s: float | None = None
+    host_reads: int = 0
+    stages: dict[str, float] = field(default_factory=lambda: {"prefill": 0.0, "frames": 0.0, "codec": 0.0})
+    peak_memory_gb: float = 0.0
+
+    @property
+    def rtf(self) -> float | None:
+        """Real-time factor: seconds of work a second of audio; None without audio."""
+        return self.seconds / self.audio_seconds if self.audio_seconds else None
+
+
+@dataclass
+class Chunk:
+    """A piece of a stream: float32 [n] samples at 24 kHz and their int32 [F, K] codes. The final one may be empty."""
+
+    samples: np.ndarray
+    codes: np.ndarray
+    is_final: bool
+    finish_reason: str | None
+    seed: int
+    segment: int
+    stats: Stats
+
+
+@dataclass
+class Result:
+    """Whole speech: float32 [N] samples at 24 kHz, int32 [F, K] codes.
+
+    finish_reason: "eos" (it ended by itself), "max_frames" (a piece of the text was cut at the limit) or "cancelled".
+    """
+
+    samples: np.ndarray
+    codes: np.ndarray
+    finish_reason: str
+    seed: int
+    stats: Stats
+
+
+def generate(
+    model: "SpeechModel",
+    text: str,
+    *,
+    voice: Voice | None = None,
+    instruct: str | None = None,
+    cfg_scale: float = 1.0,
+    seed: int | None = None,
+    temperature: float = 0.9,
+    top_k: int = 50,
+    top_p: float = 1.0,
+    repetition_penalty: float = 1.1,
+    max_frames: int = 750,
+    method: str = "device",
+    speaker: str = "S0",
+    cancel: Cancel | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Result:
+    """Speak `text` and return all of it.
+
+    Args:
+        model: from `load`.
+        voice: whose voice to take; without one, the model makes one up and keeps it through the text.
+        instruct: how to say it, in plain words.
+        cfg_scale: guidance towards the instruction; 1 is off, 2 to 4 is usual.
+        seed: same seed, same speech; drawn and reported where None.
+        temperature, top_k, top_p, repetition_penalty: see `Sampling`.
+        max_frames: most frames of one piece of text (12.5 a second; 750 is 60 s). Long text is split at sentences.
+        method: a rung of the ladder, see `breeze_lab.frames`.
+        speaker: tag S0 to S9.
+        cancel: stops within a frame once set; what was made is returned.
+        progress: called with frames done and frames expected (an estimate from the text).
+
+    Raises:
+        BreezeLabError: bad input, before any work; or broken weights, when logits are not numbers.
+    """
+    options = {k: v for k, v in locals().items() if k not in ("model", "text")}
+    result = join(list(stream_generate(model, text, chunk_frames=25, **options)))
+    result.stats.first_audio_s = result.stats.seconds if result.stats.frames else None
+    return result
+
+
+def join(chunks: Sequence[Chunk]) -> Result:
+    """All chunks of one stream, in order, as one result. Its first audio is the first chunk's."""
+    stats = Stats(stages=dict.fromkeys(chunks[0].stats.stages, 0.0), first_audio_s=chunks[0].stats.first_audio_s)
+    for chunk in chunks:
+        part = chunk.stats
+        stats.frames += part.frames
+        stats.audio_seconds += part.audio_seconds
+        stats.seconds += part.seconds
+        stats.host_reads += part.host_reads
+        stats.stages = {name: seconds + part.stages[name] for name, seconds in stats.stages.items()}
+        stats.peak_memory_gb = max(stats.peak_memory_gb, part.peak_memory_gb)
+    last = chunks[-1]
+    return Result(
+        samples=np.concatenate([chunk.samples for chunk in chunks]),
+        codes=np.concatenate([chunk.codes for chunk in chunks]),
+        finish_reason=last.finish_reason or "eos",
+        seed=last.seed,
+        stats=stats,
+    )
+
+
+def stream_generate(
+    model: "SpeechModel",
+    text: str,
+    *,
+    voice: Voice | None = None,
+    instruct: str | None = None,
+    cfg_scale: float = 1.0,
+    seed: int | None = None,
+    temperature: float = 0.9,
+    top_k: int = 50,
+    top_p: float = 1.0,
+    repetition_penalty: float = 1.1,
+    max_frames: int = 750,
+    method: str = "device",
+    speaker: str = "S0",
+    cancel: Cancel | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    chunk_frames: int = 2,
+) -> Iterator[Chunk]:
+    """Speak `text` in chunks of `chunk_frames` frames (80 ms each), while it is made. Arguments as `generate`.
+
+    The chunks joined are what `generate` returns for the same seed. Exactly one chunk, the last, is final.
+    Input is checked when this is called, not when the first chunk is asked for.
+    """
+    check_request(text, instruct, cfg_scale, speaker)
+    sampling = Sampling(temperature, top_k, top_p, repetition_penalty)
+    if method not in METHODS:
+        raise BreezeLabError(f"Unknown method {method!r}. Choose one of {', '.join(METHODS)}.")
+    for name, value in (("max_frames", max_frames), ("chunk_frames", chunk_frames)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise BreezeLabError(f"{name} {value!r} is not a whole number >= 1. Frames last 80 ms.")
+    if seed is None:
+        seed = secrets.randbits(31)
+    elif not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
+        raise BreezeLabError(f"seed {seed!r} is not a whole number from 0 to 2**64 - 1.")
+    builder = PromptBuilder(model, instruct=instruct, guided=cfg_scale != 1, speaker=speaker)
+    if voice is not None:
+        builder.set_voice(voice)
+    loop = FrameLoop(model, KeySequence(seed), sampling, float(cfg_scale), method, max_frames, cancel)
+    return _stream(model, builder, loop, text, seed, chunk_frames, voice is None, progress)
+
+
+class FrameLoop:
+    """Makes frames from a prompt: backbone, codebook 0, depth, and around again.
+
+    With the method "device" it queues frame n + 1 before it reads frame n, so the device never waits for the host.
+    """
+
+    def __init__(
+        self,
+        model: "SpeechModel",
+        keys: KeySequence,
+        sampling: Sampling,
+        cfg_scale: float,
+        method: str,
+        max_frames: int,
+        cancel: Cancel | None,
+    ):
+        config = model.config
+        self.lm, self.keys, self.sampling, self.cfg_scale = model.lm, keys, sampling, cfg_scale
+        self.complete, self.ahead = METHODS[method], method == "device"
+        self.max_frames, self.max_positions, self.cancel = max_frames, config.max_positions, cancel
+        self.eos, self.reads = config.eos_class, HostReads()
+        self.first_mask = reserved_mask(config.vocab_size, config.codec_vocab_size, config.vocab_size + 1)
+        self.depth_mask = reserved_mask(config.vocab_size, config.codec_vocab_size, config.vocab_size)
+        self.finish_reason = "eos"
+
+    def prefill(self, prompt: Prompt) -> None:
+        """Run the prompt's branches through the backbone.
+
+        Raises:
+            BreezeLabError: a prompt that fills the model's positions.
+        """
+        longest = max(branch.shape[1] for branch in prompt.branches)
+        self.limit = min(self.max_frames, self.max_positions - longest)
+        if self.limit < 1:
+            raise BreezeLabError(
+                f"The prompt takes {longest} of the model's {self.max_positions} positions, which leaves no room for "
+                "speech. Use a shorter reference clip or instruction."
+            )
+        self.caches = [self.lm.backbone_model.make_cache() for _ in prompt.branches]
+        self.hidden = [
+            self.lm.backbone_model(branch, caches)[:, -1]
+            for branch, caches in zip(prompt.branches, self.caches, strict=True)
+        ]
+        self.seen = mx.zeros((self.eos + 1,), mx.bool_)
+        mx.eval(self.hidden)
+
+    def frames(self) -> Iterator[list[int]]:
+        """Yield each frame's K codes as they are read; sets `finish_reason`."""
+        queued: list[tuple[mx.array, mx.array]] = []
+        started = done = 0
+        while True:
+            if self.cancel is not None and self.cancel.is_set():
+                self.finish_reason = "cancelled"
+                return
+            # The first frame goes out alone, so that sound starts as early as it can.
+            wanted = 2 if self.ahead and done else 1
+            while len(queued) < wanted and started < self.limit:
+                queued.append(self._queue_frame(last=started + 1 == self.limit))
+                started += 1
+            if not queued:
+                self.finish_reason = "max_frames"
+                return
+            packed, keys_after_first = queued.pop(0)
+            *codes, broken = self.reads.list(packed)
+            if broken:
+                raise BreezeLabError(
+                    "The model computed logits that are not numbers. Its weights are damaged, or its dtype overflows: "
+                    "download the checkpoint again, or load it with dtype='float32'."
+                )
+            if codes[0] == self.eos:
+                self.keys.state = keys_after_first
+                self.finish_reason = "eos"
+                return
+            done += 1
+            yield codes
+
+    def _queue_frame(self, last: bool) -> tuple[mx.array, mx.array]:
+        """Send off one frame: int32 [K + 1], its codes and whether a logit was NaN; and the keys after codebook 0."""
+        lm, sampling = self.lm, self.sampling
+        heads = [lm.lm_head(hidden) for hidden in self.hidden]
+        logits = guide(heads[0], heads[1] if len(heads) > 1 else None, self.cfg_scale)
+        broken = mx.isnan(logits).any()
+        first = draw(penalize(logits, self.seen, sampling.repetition_penalty) + self.first_mask, self.keys, sampling)
+        keys_after_first = self.keys.state
+        if sampling.repetition_penalty != 1.0:
+            self.seen = self.seen | (mx.arange(self.eos + 1) == first)
+
+        def draw_depth(logits: mx.array) -> mx.array:
+            nonlocal broken
+            broken = broken | mx.isnan(logits[0, 0])
+            return draw(logits + self.depth_mask, self.keys, sampling)
+
+        codes = self.complete(lm.depth_decoder, first, self.hidden, draw_depth, self.cfg_scale, self.reads)
+        packed = mx.concatenate([codes, broken[None].astype(mx.int32)])
+        if not last:
+            x = lm.embed_frames(codes[None, None])
+            self.hidden = [lm.backbone_model(x, caches)[:, -1] for caches in self.caches]
+        mx.async_eval(packed, self.hidden)
+        return packed, keys_after_first
+
+
+class _Meter:
+    """Time, reads and frames since the last chunk; stands still while the consumer has the chunk."""
+
+    def __init__(self, loop: FrameLoop, frame_seconds: float):
+        self.loop, self.frame_seconds, self.total, self.first_audio = loop, frame_seconds, 0.0, None
+        mx.reset_peak_memory()
+        self.resume()
+
+    def resume(self) -> None:
+        self.started = self.mark = time.perf_counter()
+        self.stages, self.reads = {"prefill": 0.0, "frames": 0.0, "codec": 0.0}, self.loop.reads.count
+
+    def lap(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.stages[stage] += now - self.mark
+        self.mark = now
+
+    def stats(self, frames: int) -> Stats:
+        seconds = time.perf_counter() - self.started
+        self.total += seconds
+        if frames and self.first_audio is None:
+            self.first_audio = self.total
+        return Stats(
+            frames=frames,
+            audio_seconds=frames * self.frame_seconds,
+            seconds=seconds,
+            first_audio_s=self.first_audio,
+            host_reads=self.loop.reads.count - self.reads,
+            stages=self.stages,
+            peak_memory_gb=mx.get_peak_memory() / 1e9,
+        )
+
+
+def _stream(
+    model: "SpeechModel",
+    builder: PromptBuilder,
+    loop: FrameLoop,
+    text: str,
+    seed: int,
+    chunk_frames: int,
+    make_anchor: bool,
+    progress: Callable[[int, int], None] | None,
+) -> Iterator[Chunk]:
+    codec, K = model.codec, model.config.num_codebooks
+    pieces = split_text(text, model.config.piece_letters)
+    expected = max(1, round(spoken_length(text) / LETTERS_PER_SECOND * codec.frame_rate))
+    meter = _Meter(loop, codec.frame_size / codec.sample_rate)
+    reasons: list[str] = []
+    done = 0
+    for segment, piece in enumerate(pieces):
+        loop.prefill(builder.build(piece))
+        meter.lap("prefill")
+        state = codec.make_state()
+        spoken: list[list[int]] = []
+        pending: list[list[int]] = []
+
+        def chunk(final: bool, segment: int = segment, pending: list = pending, state: Any = state) -> Chunk:
+            codes = np.array(pending, dtype=np.int32).reshape(-1, K)
+            samples = np.array(codec.decode_step(mx.array(codes), state)) if pending else np.zeros(0, np.float32)
+            meter.lap("codec")
+            reason = ("max_frames" if "max_frames" in reasons else reasons[-1]) if final else None
+            return Chunk(samples, codes, final, reason, seed, segment, meter.stats(len(pending)))
+
+        for codes in loop.frames():
+            spoken.append(codes)
+            pending.append(codes)
+            done += 1
+            meter.lap("frames")
+            if progress is not None:
+                progress(done, max(expected, done))
+            if len(pending) == chunk_frames:
+                yield chunk(final=False)
+                meter.resume()
+                pending.clear()
+        meter.lap("frames")
+        reasons.append(loop.finish_reason)
+        last = segment == len(pieces) - 1 or loop.finish_reason == "cancelled"
+        if pending or last:
+            yield chunk(final=last)
+            meter.resume()
+        mx.clear_cache()
+        if last:
+            return
+        if make_anchor and segment == 0 and spoken:
+            builder.set_voice(Voice(codes=mx.array(spoken, dtype=mx.int32), transcript=piece.strip()))

@@ -1,0 +1,146 @@
+"""What the models and the codecs stand on: norms, rotary positions, attention, gated MLP.
+
+Shapes: B batch, S positions, H heads, D head dim, C channels.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import mlx.core as mx
+import mlx.nn as nn
+import numpy as np
+
+
+class Cache(Protocol):
+    """What attention asks of a key/value cache of one layer."""
+
+    offset: int
+
+    def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]: ...
+
+
+class OffsetRMSNorm(nn.Module):
+    """Gemma's norm: the learned weight is an offset from one, applied in float32."""
+
+    def __init__(self, dims: int, eps: float):
+        super().__init__()
+        self.weight = mx.zeros((dims,))
+        self.eps = eps
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return mx.fast.rms_norm(x, 1.0 + self.weight.astype(mx.float32), self.eps).astype(x.dtype)
+
+
+class Rope:
+    """Rotary position embedding on [B, H, S, D], halves rotated.
+
+    Args:
+        dims: D.
+        theta: base of the wavelengths.
+        factor: "linear" scaling; positions are divided by it.
+        llama3: a rope_scaling object of type llama3, or None. Long wavelengths are stretched by its factor, short
+            ones kept, those between interpolated (Llama 3.1 reference implementation).
+    """
+
+    def __init__(self, dims: int, theta: float, factor: float = 1.0, llama3: dict[str, Any] | None = None):
+        self.dims, self.theta, self.scale = dims, theta, 1.0 / factor
+        # NumPy, so that the table is a plain constant that any thread may use.
+        self.wavelengths = None if llama3 is None else mx.array(_llama3_periods(dims, theta, llama3))
+
+    def __call__(self, x: mx.array, offset: int | mx.array = 0) -> mx.array:
+        base = None if self.wavelengths is not None else self.theta
+        return mx.fast.rope(
+            x, self.dims, traditional=False, base=base, scale=self.scale, offset=offset, freqs=self.wavelengths
+        )
+
+
+def _llama3_periods(dims: int, theta: float, scaling: dict[str, Any]) -> np.ndarray:
+    """float32 [D/2] inverse frequencies after llama3 scaling."""
+    periods = theta ** (np.arange(0, dims, 2, dtype=np.float64) / dims)
+    factor, low, high = (scaling[k] for k in ("factor", "low_freq_factor", "high_freq_factor"))
+    turns = scaling["original_max_position_embeddings"] / (2 * np.pi * periods)  # rotations within the old context
+    kept = np.clip((turns - low) / (high - low), 0.0, 1.0)
+    return (periods / ((1 - kept) / factor + kept)).astype(np.float32)
+
+
+class Attention(nn.Module):
+    """Grouped-query attention over [B, S, C].
+
+    Args:
+        norm: makes the norm of queries and keys per head (Qwen3, T5Gemma2), or None (Llama).
+    """
+
+    def __init__(
+        self,
+        dims: int,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        rope: Rope,
+        *,
+        scale: float | None = None,
+        norm: Callable[[int], nn.Module] | None = None,
+    ):
+        super().__init__()
+        self.heads, self.kv_heads, self.head_dim = heads, kv_heads, head_dim
+        self.scale = head_dim**-0.5 if scale is None else scale
+        self.rope = rope
+        self.q_proj = nn.Linear(dims, heads * head_dim, bias=False)
+        self.k_proj = nn.Linear(dims, kv_heads * head_dim, bias=False)
+        self.v_proj = nn.Linear(dims, kv_heads * head_dim, bias=False)
+        self.o_proj = nn.Linear(heads * head_dim, dims, bias=False)
+        self.has_norm = norm is not None
+        if norm is not None:
+            self.q_norm, self.k_norm = norm(head_dim), norm(head_dim)
+
+    def __call__(self, x: mx.array, mask: mx.array | str | None = None, cache: Cache | None = None) -> mx.array:
+        B, S, _ = x.shape
+        q = self.q_proj(x).reshape(B, S, self.heads, self.head_dim)
+        k = self.k_proj(x).reshape(B, S, self.kv_heads, self.head_dim)
+        v = self.v_proj(x).reshape(B, S, self.kv_heads, self.head_dim).transpose(0, 2, 1, 3)
+        if self.has_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        offset = 0 if cache is None else cache.offset
+        q = self.rope(q.transpose(0, 2, 1, 3), offset)  # [B, H, S, D]
+        k = self.rope(k.transpose(0, 2, 1, 3), offset)
+        if cache is not None:
+            k, v = cache.update_and_fetch(k, v)
+        out = mx.fast.scaled_dot_product_attention(q, k, v, scale=self.scale, mask=mask)
+        return self.o_proj(out.transpose(0, 2, 1, 3).reshape(B, S, -1))
+
+
+class GatedMLP(nn.Module):
+    """down(activation(gate(x)) * up(x)) on [B, S, C]."""
+
+    def __init__(self, dims: int, hidden: int, activation: Callable[[mx.array], mx.array] = nn.silu):
+        super().__init__()
+        self.activation = activation
+        self.gate_proj = nn.Linear(dims, hidden, bias=False)
+        self.up_proj = nn.Linear(dims, hidden, bias=False)
+        self.down_proj = nn.Linear(hidden, dims, bias=False)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
+
+
+class DecoderLayer(nn.Module):
+    """Pre-norm block of Llama and Qwen3 on [B, S, C]."""
+
+    def __init__(self, dims: int, hidden: int, attention: Attention, eps: float):
+        super().__init__()
+        self.self_attn = attention
+        self.mlp = GatedMLP(dims, hidden)
+        self.input_layernorm = nn.RMSNorm(dims, eps=eps)
+        self.post_attention_layernorm = nn.RMSNorm(dims, eps=eps)
+
+    def __call__(self, x: mx.array, mask: mx.array | str | None = None, cache: Cache | None = None) -> mx.array:
+        x = x + self.self_attn(self.input_layernorm(x), mask, cache)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+def run_causal(layers: list, x: mx.array, caches: list | None) -> mx.array:
+    """Run decoder layers over [B, S, C]: causal within S, and over everything the caches hold already."""
+    mask = "causal" if x.shape[1] > 1 else None
+    for index, layer in enumerate(layers):
+        x = layer(x, mask, None if caches is None else caches[index])
+    return x
