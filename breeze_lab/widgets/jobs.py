@@ -1,0 +1,132 @@
+"""One worker thread, one job at a time, and a status line for every outcome."""
+
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from ..errors import BreezeLabError
+from .events import Listeners, State, Status
+
+BUSY = (State.LOADING, State.WORKING)
+
+
+class Stopped(Exception):
+    """The job saw `stop` before it made anything."""
+
+
+class Jobs(Listeners):
+    """States and the status line; the work itself comes as functions that return the line of their success."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = State.IDLE
+        self.status = Status("info", "Choose a voice, type a text, then press “Make speech”.")
+        self.notes: list[str] = []  # warnings to be added to the status line of the job
+        self.stop_latency_s: float | None = None
+        self._cancel = threading.Event()
+        self._stopped_at = 0.0
+        self._lock = threading.RLock()
+        self._error: BaseException | None = None
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="breeze-lab")
+        self._job: Future[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self.state in BUSY
+
+    def say(self, kind: str, text: str, detail: str = "") -> None:
+        self.status = Status(kind, text, detail)
+        self.emit("status", self.status)
+
+    def _enter(self, state: State) -> None:
+        self.state = state
+        self.emit("state", state)
+
+    def report(self, error: BaseException) -> None:
+        """Put an error into the status line: ours in its own words, any other with its type."""
+        detail = "".join(traceback.format_exception(error))
+        if isinstance(error, BreezeLabError):
+            text = str(error)
+            self.say("error", text[:1].upper() + text[1:], detail)
+        elif isinstance(error, MemoryError):
+            self.say("error", "The memory does not suffice. Choose a smaller model, or close other notebooks.", detail)
+        else:
+            told = f"{type(error).__name__}: {error}".strip().rstrip(".:")
+            self.say(
+                "error", f"{told}. This is a fault of the program: try again; else report the details below.", detail
+            )
+
+    def guard(self, action: Callable[..., Any], *args: Any) -> bool:
+        """Run a short action; True when it went well, else the status line says why not."""
+        try:
+            action(*args)
+        except Exception as error:
+            self.report(error)
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Ask the job to end. The frame loop looks once a frame; what was made is kept."""
+        with self._lock:
+            if not self.busy or self._cancel.is_set():
+                return
+            self._stopped_at = time.perf_counter()
+            self._cancel.set()
+        self.say("info", "Stopping after this frame…" if self.state is State.WORKING else "Stopping after loading…")
+
+    def wait(self, timeout: float | None = None) -> State:
+        """Until the job has ended."""
+        if self._job is not None:
+            self._job.result(timeout)
+        return self.state
+
+    def close(self) -> None:
+        self.stop()
+        self._worker.shutdown(wait=True)
+
+    def _not_while_busy(self, what: str) -> None:
+        if self.busy:
+            raise BreezeLabError(f"The device is at work, so it is no time to {what}. Press “Stop”, or wait.")
+
+    def _begin(self, prepare: Callable[[], None], work: Callable[[], str], state: State = State.WORKING) -> bool:
+        """Check, then hand `work` to the worker; it returns the status line of success. False when refused."""
+        with self._lock:
+            try:
+                self._not_while_busy("start another job")
+                prepare()
+            except Exception as error:
+                self.report(error)
+                return False
+            self._cancel.clear()
+            self._error, self.stop_latency_s = None, None
+            self.notes.clear()
+            self._enter(state)
+            self.say("info", "Loading the model…" if state is State.LOADING else "Working…")
+            self._job = self._worker.submit(self._run, work)
+        return True
+
+    def _run(self, work: Callable[[], str]) -> None:
+        """A job from start to end: every way out leaves a state and a status line."""
+        try:
+            text = work()
+        except Stopped:
+            self._end(State.CANCELLED, "warn", "Stopped before any sound was made. Press “Make speech” to try again.")
+        except Exception as error:
+            self._error = error
+            self.report(error)
+            self._enter(State.FAILED)
+        else:
+            if self._cancel.is_set():
+                self._end(State.CANCELLED, "warn", text)
+            else:
+                self._end(State.DONE, "warn" if self.notes else "ok", text)
+
+    def _end(self, state: State, kind: str, text: str) -> None:
+        if self._cancel.is_set():
+            self.stop_latency_s = time.perf_counter() - self._stopped_at
+        notes = [n[:1].upper() + n[1:] for n in dict.fromkeys(self.notes)]
+        self.say(kind, " ".join([text, *notes]))
+        self._enter(state)
