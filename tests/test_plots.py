@@ -6,7 +6,7 @@ import pytest
 
 matplotlib.use("Agg")
 
-from breeze_lab import plots  # noqa: E402
+from breeze_lab import plots
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 import mlx.core as mx
@@ -75,6 +77,41 @@ def attention_single(q: mx.array, k: mx.array, v: mx.array) -> mx.array:
         for i in range(q.shape[2])
     ]
     return mx.concatenate(steps, axis=2)
+
+
+def round_tf32(x: mx.array) -> mx.array:
+    """float32 rounded (to nearest even) to the 10 mantissa bits that TF32 products take in; still float32."""
+    bits = x.astype(mx.float32).view(mx.uint32)
+    return ((bits + 0x0FFF + ((bits >> 13) & 1)) & 0xFFFFE000).view(mx.float32)
+
+
+def attention_tf32(q: mx.array, k: mx.array, v: mx.array, *, scale: float, mask: mx.array | str | None = None):
+    """`mx.fast.scaled_dot_product_attention` as a GPU with TF32 may compute it: many-query products in TF32.
+
+    A single query goes through MLX's own kernel, as it does there. Takes a causal mask or none. [B, H, S, D]
+    """
+    S, L = q.shape[2], k.shape[2]
+    if S == 1 or q.dtype != mx.float32:
+        return _sdpa(q, k, v, scale=scale, mask=mask)
+    k, v = (mx.repeat(x, q.shape[1] // k.shape[1], axis=1) for x in (k, v))
+    scores = round_tf32(q * scale) @ round_tf32(k).swapaxes(-1, -2)
+    if isinstance(mask, str):
+        scores = mx.where(mx.tri(S, L, L - S, dtype=mx.bool_), scores, -mx.inf)
+    weights = mx.softmax(scores, axis=-1, precise=True)
+    return round_tf32(weights) @ round_tf32(v)
+
+
+_sdpa = mx.fast.scaled_dot_product_attention
+
+
+@contextmanager
+def attention_replaced(attention: Callable[..., mx.array] = attention_tf32) -> Iterator[None]:
+    """Inside, every model computes its attention by `attention`; put back afterwards."""
+    mx.fast.scaled_dot_product_attention = attention
+    try:
+        yield
+    finally:
+        mx.fast.scaled_dot_product_attention = _sdpa
 
 
 def attention_error(dtype: str, device: str = "cpu", shape: AttentionShape = AttentionShape(), seed: int = 0):
