@@ -8,15 +8,15 @@ other line of code changes. Elsewhere (macOS has Accelerate and Metal) this modu
 """
 
 import ctypes
-import ctypes.util
 import os
 import sys
 import time
 from pathlib import Path
 
-_SYMBOL = "cblas_sgemm"
+_SYMBOL, _FORTRAN = "cblas_sgemm", "libgfortran.so.5"
+_UNASKED = "not asked for yet"
 _loaded: str | None = None
-_reason = "not asked for yet"
+_reason = _UNASKED
 
 
 def _candidates() -> list[str]:
@@ -33,13 +33,55 @@ def _candidates() -> list[str]:
     return [*found, "libopenblas.so.0", "libopenblas.so"]
 
 
+def _open(candidate: str) -> ctypes.CDLL | None:
+    """Load a library with global symbols if it is there and is a BLAS."""
+    for lend in (False, True):
+        try:
+            if lend and not _lend_gfortran():
+                return None
+            library = ctypes.CDLL(candidate, mode=ctypes.RTLD_GLOBAL)
+            getattr(library, _SYMBOL)
+            return library
+        except OSError as error:
+            if _FORTRAN not in str(error):
+                return None
+        except AttributeError:
+            return None
+    return None
+
+
+def _lend_gfortran() -> bool:
+    """Make the Fortran runtime that another wheel carries answer to its usual name.
+
+    OpenBLAS's wheel wants libgfortran.so.5 of the system, which a bare machine lacks, while the wheels of MLX and NumPy
+    carry it under a hashed name. The loader matches names inside the files, so a copy in memory gets the usual one.
+    """
+    found = (path for entry in sys.path for path in Path(entry or ".").glob("*.libs/libgfortran-*.so.5*"))
+    for path in sorted(found, key=lambda path: path.parent.name != "mlx_cpu.libs"):
+        try:
+            for quadmath in path.parent.glob("libquadmath-*"):
+                ctypes.CDLL(str(quadmath))
+            own, usual = path.name.encode() + b"\0", _FORTRAN.encode()
+            file = os.memfd_create(_FORTRAN)
+            try:
+                with open(file, "wb", closefd=False) as copy:
+                    copy.write(path.read_bytes().replace(own, usual.ljust(len(own), b"\0")))
+                ctypes.CDLL(f"/proc/self/fd/{file}")
+            finally:
+                os.close(file)
+            return True
+        except (OSError, AttributeError):
+            continue
+    return False
+
+
 def load_openblas() -> str | None:
     """Load OpenBLAS with global symbols and return its path, or None with `why_not()` telling the reason.
 
     Has an effect only before the first `import mlx`. Never raises; a second call returns the first one's answer.
     """
     global _loaded, _reason
-    if _loaded:
+    if _reason != _UNASKED:
         return _loaded
     if not sys.platform.startswith("linux"):
         _reason = "not needed on this platform"
@@ -48,15 +90,11 @@ def load_openblas() -> str | None:
     elif "mlx.core" in sys.modules:
         _reason = "mlx was imported before breeze_lab: import breeze_lab first"
     else:
-        _reason = "no libopenblas found: python -m pip install cmeel-openblas"
+        _reason = "no libopenblas that loads: python -m pip install cmeel-openblas, or apt-get install libopenblas0"
         for candidate in _candidates():
-            try:
-                library = ctypes.CDLL(candidate, mode=ctypes.RTLD_GLOBAL)
-                getattr(library, _SYMBOL)
-            except (OSError, AttributeError):
-                continue
-            _loaded, _reason = candidate, ""
-            break
+            if _open(candidate) is not None:
+                _loaded, _reason = candidate, ""
+                break
     return _loaded
 
 

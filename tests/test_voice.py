@@ -6,7 +6,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import mlx.core as mx
-import mlx.nn as nn
 import numpy as np
 import pytest
 
@@ -15,14 +14,12 @@ from breeze_lab.errors import BreezeLabError
 from breeze_lab.voice import Voice
 
 
-class LevelCodec(nn.Module):
+class LevelCodec:
     """Codes are the mean level of each 80 ms frame, once per codebook: easy to compute elsewhere."""
 
     sample_rate, frame_size, frame_rate, num_codebooks, codebook_size = 24000, 1920, 12.5, 4, 64
 
-    def __init__(self, seed: int = 0):
-        super().__init__()
-        self.codebook = mx.random.normal((64, 8), key=mx.random.key(seed))
+    def __init__(self) -> None:
         self.calls = 0
 
     def encode(self, samples: mx.array) -> mx.array:
@@ -34,7 +31,7 @@ class LevelCodec(nn.Module):
 
 @pytest.fixture
 def model() -> SimpleNamespace:
-    return SimpleNamespace(codec=LevelCodec())
+    return SimpleNamespace(codec=LevelCodec(), codec_id="levels")
 
 
 def speech(seconds: float = 3.0, rate: int = 24000) -> np.ndarray:
@@ -70,16 +67,13 @@ def test_round_trip(tmp_path: Path, model: SimpleNamespace):
 
 def test_a_voice_belongs_to_its_codec(tmp_path: Path, model: SimpleNamespace):
     voice = Voice.from_audio(model, speech(), TEXT, sample_rate=24000)
-    voice.check(model.codec)
-    half = LevelCodec()
-    half.set_dtype(mx.bfloat16)
-    voice.check(half)  # the same weights in another dtype
+    voice.check(model)
     with pytest.raises(BreezeLabError, match="another codec"):
-        voice.check(LevelCodec(seed=1))
+        voice.check(SimpleNamespace(codec=LevelCodec(), codec_id="other"))
     with pytest.raises(BreezeLabError, match="ids up to 99"):
-        Voice(mx.full((3, 4), 99), TEXT).check(model.codec)
+        Voice(mx.full((3, 4), 99), TEXT).check(model)
     with pytest.raises(BreezeLabError, match="has 5 codebooks"):
-        Voice(mx.zeros((3, 5), mx.int32), TEXT).check(model.codec)
+        Voice(mx.zeros((3, 5), mx.int32), TEXT).check(model)
 
 
 @pytest.mark.parametrize("transcript", ["", "  \n", None])

@@ -1,0 +1,43 @@
+"""The command `breeze-lab`: each subcommand is a file here. Mistakes of a user end in one line and exit code 2."""
+
+import sys
+import warnings
+from collections.abc import Sequence
+
+from .. import __version__
+from ..errors import BreezeLabError
+from .parser import Parser
+
+EXIT_OK, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 2, 130
+
+
+def build_parser() -> Parser:
+    """The whole command line; tests and documentation read it too."""
+    from . import bench, folders, info, lab, speak
+
+    parser = Parser(prog="breeze-lab", description="Codec-language-model speech in MLX.")
+    parser.add_argument("--version", action="version", version=f"breeze-lab {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for module in (speak, bench, info, lab, folders):
+        module.add(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0, 2 (bad input, told in one line) or 130 (stopped by Ctrl-C)."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            args = build_parser().parse_args(argv)
+            return args.run(args) or EXIT_OK
+        except (BreezeLabError, OSError) as error:
+            message = " ".join(str(error).split())
+            print(f"breeze-lab: error: {message}", file=sys.stderr)
+            return EXIT_BAD_INPUT
+        except KeyboardInterrupt:
+            print("breeze-lab: stopped by Ctrl-C; nothing was written", file=sys.stderr)
+            return EXIT_INTERRUPTED
+
+
+def _show_warning(message: Warning | str, *_args: object, **_kwargs: object) -> None:
+    print(f"breeze-lab: note: {' '.join(str(message).split())}", file=sys.stderr)

@@ -1,0 +1,52 @@
+"""`breeze-lab convert` and `breeze-lab make-checkpoint`: commands that write checkpoint folders."""
+
+import argparse
+from typing import Any
+
+from ..checkpoint import convert, make_checkpoint
+from .parser import add_json, print_json
+
+QUANTIZE = ("int8-depth", "mxfp8", "mxfp4", "int8")
+SHAPES = ("tiny", "small", "full")
+
+
+def add(commands: Any) -> None:
+    """Add both commands to the parser."""
+    parser = commands.add_parser(
+        "convert", help="quantize a checkpoint", description="Write a quantized copy of a checkpoint folder."
+    )
+    parser.add_argument("source", metavar="SRC", help="checkpoint folder or Hub id")
+    parser.add_argument("folder", metavar="DIR", help="new folder")
+    parser.add_argument("--quantize", choices=QUANTIZE, required=True, help="int8-depth: the depth decoder only")
+    add_json(parser)
+    parser.set_defaults(run=run_convert)
+
+    parser = commands.add_parser(
+        "make-checkpoint",
+        help="write a random checkpoint for tests and measurements",
+        description="Write a random checkpoint in the real layout. It speaks noise; its speed is real.",
+    )
+    parser.add_argument("folder", metavar="DIR", help="new folder")
+    parser.add_argument("--shape", choices=SHAPES, required=True, help="about 1 M, 40 M or 3 B parameters")
+    parser.add_argument("--seed", type=int, default=0, help="of the weights")
+    add_json(parser)
+    parser.set_defaults(run=run_make)
+
+
+def run_convert(args: argparse.Namespace) -> int:
+    folder = convert(args.source, args.folder, args.quantize)
+    _report(args, {"folder": str(folder or args.folder), "quantize": args.quantize})
+    return 0
+
+
+def run_make(args: argparse.Namespace) -> int:
+    folder = make_checkpoint(args.folder, args.shape, args.seed)
+    _report(args, {"folder": str(folder or args.folder), "shape": args.shape, "seed": args.seed})
+    return 0
+
+
+def _report(args: argparse.Namespace, made: dict[str, Any]) -> None:
+    if args.json:
+        print_json(made)
+    else:
+        print(f"{made['folder']}: written")

@@ -1,0 +1,94 @@
+"""What all subcommands share: the parser, options of `generate`, the progress bar, Ctrl-C."""
+
+import argparse
+import inspect
+import json
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import Any, NoReturn
+
+from tqdm import tqdm
+
+from ..errors import BreezeLabError
+from ..frames import METHODS
+from ..generate import generate
+
+DEFAULTS = {name: p.default for name, p in inspect.signature(generate).parameters.items() if p.default is not p.empty}
+"""Defaults of the command line are those of `generate`, read from it."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with mistakes as BreezeLabError: one line instead of a usage text."""
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(**{"allow_abbrev": False, "formatter_class": argparse.ArgumentDefaultsHelpFormatter} | kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        raise BreezeLabError(f"{message}. See: {self.prog} --help")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", metavar="FOLDER|HUB_ID", help="checkpoint; without it the default one")
+
+
+def add_generation(parser: argparse.ArgumentParser) -> None:
+    """The options of `generate`, with its defaults."""
+    option = parser.add_argument
+    option("--instruct", default=DEFAULTS["instruct"], help="how to say it, in plain words")
+    option("--cfg-scale", type=float, default=DEFAULTS["cfg_scale"], help="guidance towards --instruct; 1 is off")
+    option("--seed", type=int, default=DEFAULTS["seed"], help="same seed, same speech; without it one is drawn")
+    option("--temperature", type=float, default=DEFAULTS["temperature"], help="0 always takes the likeliest code")
+    option("--top-k", type=int, default=DEFAULTS["top_k"], help="draw from the K likeliest codes; 0 is off")
+    option("--top-p", type=float, default=DEFAULTS["top_p"], help="draw from the likeliest codes of this share")
+    option("--repetition-penalty", type=float, default=DEFAULTS["repetition_penalty"], help="1 is off")
+    option("--speaker", default=DEFAULTS["speaker"], help="speaker tag, S0 to S9")
+    option("--method", choices=list(METHODS), default=DEFAULTS["method"], help="rung of the ladder; same codes")
+
+
+def print_json(value: dict[str, Any]) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=None if not sys.stdout.isatty() else 1))
+
+
+class Progress:
+    """A bar on a terminal, silence elsewhere. Call it with (frames done, frames expected)."""
+
+    def __init__(self, what: str = "speaking"):
+        self.bar = tqdm(desc=what, unit=" frames", disable=not sys.stderr.isatty(), leave=False, file=sys.stderr)
+
+    def __call__(self, done: int, expected: int) -> None:
+        self.bar.total = expected
+        self.bar.update(done - self.bar.n)
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.close()
+
+
+class CtrlC:
+    """Inside the block the first Ctrl-C sets `event` (pass it as `cancel`); a second one interrupts at once."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+
+    def _handle(self, _signal: int, _frame: FrameType | None) -> None:
+        if self.event.is_set():
+            raise KeyboardInterrupt
+        self.event.set()
+
+    def __enter__(self) -> threading.Event:
+        self.main = threading.current_thread() is threading.main_thread()
+        if self.main:
+            self.before = signal.signal(signal.SIGINT, self._handle)
+        return self.event
+
+    def __exit__(self, *_: object) -> None:
+        if self.main:
+            signal.signal(signal.SIGINT, self.before)
