@@ -71,7 +71,7 @@ def _check_heads(c: Any, where: str) -> None:
     )
     _need(
         not getattr(c, "attention_bias", False) and not getattr(c, "mlp_bias", False),
-        f"{where}: biases in attention or MLP are not part of this architecture. Set attention_bias and mlp_bias false.",
+        f"{where}: this architecture has no biases in attention or MLP. Set attention_bias and mlp_bias false.",
     )
 
 
@@ -183,8 +183,8 @@ TOP_DECOYS = frozenset(
     "hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads head_dim hidden_act "
     "rms_norm_eps rope_theta rope_scaling rope_parameters attention_bias mlp_bias audio_num_codebooks audio_vocab_size "
     "audio_embed_size text_vocab_size audio_token_id audio_eos_token_id codebook_pad_token_id sample_rate codec_config "
-    "tie_codebooks_embeddings text_encoder_special_tokens_config quantization_config text_encoder_config backbone_config "
-    "depth_decoder_config num_codebooks vocab_size max_position_embeddings".split()
+    "tie_codebooks_embeddings text_encoder_special_tokens_config quantization_config text_encoder_config "
+    "backbone_config depth_decoder_config num_codebooks vocab_size max_position_embeddings".split()
 )
 
 

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 SPEAKERS = tuple(f"S{i}" for i in range(10))
 # Characters of these scripts take about three times as long to say as a Latin letter.
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
-# After a sentence end with its closing quotes and the white space that follows; after a line break.
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？…])[\"'”’)\]」』]*\s*|\n+\s*")
-_CLAUSE_END = re.compile(r"(?<=[,;:，；：、—])\s*")
+# After a sentence or clause end, its closing quotes and the white space behind it. Latin signs need that space, so that
+# 3.14, 1,000 and e.g. stay whole; ideographic ones do not.
+_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])[\"'”’)\]」』）]*\s*|\n+\s*")
+_CLAUSE_END = re.compile(r"(?<=[,;:—])\s+|(?<=[，；：、])\s*")
 _SPACE = re.compile(r"(?<=\s)(?=\S)")
 
 

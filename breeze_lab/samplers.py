@@ -60,7 +60,7 @@ class Sampling:
             raise BreezeLabError(f"top_p {self.top_p} is not above 0 and at most 1. Use 1 to switch it off.")
         if not real(self.repetition_penalty) or self.repetition_penalty <= 0:
             raise BreezeLabError(
-                f"repetition_penalty {self.repetition_penalty} is not above 0. Use 1 to switch it off."
+                f"repetition_penalty {self.repetition_penalty} is not above 0. Use 1 for none."
             )
 
 
