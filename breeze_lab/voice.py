@@ -3,14 +3,18 @@
 The file is safetensors with one tensor, `codes` int32 [F, K], and the rest as metadata, so it opens anywhere.
 """
 
+import hashlib
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
+import numpy as np
+from mlx.utils import tree_flatten
 
 from . import audio as sound
+from .codec import Codec
 from .errors import BreezeLabError
 from .files import check_writable, whole_file
 from .weights import check_complete
@@ -26,8 +30,8 @@ LETTERS_A_SECOND = (5.0, 26.0)  # speech outside this range does not match its t
 class Voice:
     """codes int32 [F, K] of a reference clip, and the words spoken in it.
 
-    `source` says where the clip came from and under which licence; `codec` is the `codec_id` of the model whose codec
-    made them ("" if unknown), `frame_rate` its frames a second.
+    `source` says where the clip came from and under which licence; `codec` is the `codec_id` of the codec that made
+    them ("" if unknown), `frame_rate` its frames a second.
     """
 
     codes: mx.array
@@ -81,17 +85,17 @@ class Voice:
         mx.eval(codes)
         if not name and isinstance(audio, str | Path):
             name = Path(audio).stem
-        return cls(codes, transcript.strip(), name, source, model.codec_id, codec.frame_rate)
+        return cls(codes, transcript.strip(), name, source, codec_id(codec), codec.frame_rate)
 
-    def check(self, model: "SpeechModel") -> None:
-        """Refuse this voice for a model whose codec did not make its codes."""
-        codec, k, size = model.codec, self.codes.shape[1], model.codec.codebook_size
+    def check(self, codec: Codec) -> None:
+        """Refuse this voice for a codec that did not make its codes."""
+        k, size = self.codes.shape[1], codec.codebook_size
         if k != codec.num_codebooks or int(self.codes.max()) >= size or int(self.codes.min()) < 0:
             raise BreezeLabError(
                 f"voice {self.name!r} has {k} codebooks with ids up to {int(self.codes.max())}; this model's codec has "
                 f"{codec.num_codebooks} of {size}. Make it again from its clip with this model."
             )
-        if self.codec and self.codec != model.codec_id:
+        if self.codec and self.codec != codec_id(codec):
             raise BreezeLabError(
                 f"voice {self.name!r} was encoded by another codec than this model's, so it would sound like noise. "
                 "Make it again from its clip with this model."
@@ -170,3 +174,15 @@ def transcript_warning(transcript: str, seconds: float) -> str:
 def letters(text: str) -> float:
     """Length of `text` in spoken letters: ideographs, syllable signs and digits count 3, spaces and signs nothing."""
     return float(sum(3 if c.isdigit() or ord(c) >= 0x3000 else 1 for c in text if c.isalnum()))
+
+
+def codec_id(codec: Codec) -> str:
+    """A short hash of a codec's parameters, so that a voice is never decoded by another codec.
+
+    Names, shapes and the first values, rounded to bfloat16: equal for the same weights held as float32 or bfloat16.
+    """
+    parameters = sorted(tree_flatten(codec.parameters()))
+    first = mx.concatenate([p.reshape(-1)[:4].astype(mx.bfloat16).astype(mx.float32) for _, p in parameters])
+    digest = hashlib.sha256("".join(f"{name}{list(p.shape)}" for name, p in parameters).encode())
+    digest.update(np.asarray(first, dtype="<f4").tobytes())
+    return digest.hexdigest()[:16]

@@ -49,7 +49,7 @@ def open_voice(model: "SpeechModel", name: str | Path) -> Voice:
     if path.suffix == ".safetensors":
         voice = Voice.load(path)
         try:
-            voice.check(model)
+            voice.check(model.codec)
             return voice
         except BreezeLabError:
             if clip is None or not path.with_suffix(".json").is_file():

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import mlx.core as mx
+import mlx.nn as nn
 import numpy as np
 import pytest
 
@@ -14,12 +15,14 @@ from breeze_lab.errors import BreezeLabError
 from breeze_lab.voice import Voice
 
 
-class LevelCodec:
+class LevelCodec(nn.Module):
     """Codes are the mean level of each 80 ms frame, once per codebook: easy to compute elsewhere."""
 
     sample_rate, frame_size, frame_rate, num_codebooks, codebook_size = 24000, 1920, 12.5, 4, 64
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 0):
+        super().__init__()
+        self.codebook = mx.random.normal((64, 8), key=mx.random.key(seed))
         self.calls = 0
 
     def encode(self, samples: mx.array) -> mx.array:
@@ -31,7 +34,7 @@ class LevelCodec:
 
 @pytest.fixture
 def model() -> SimpleNamespace:
-    return SimpleNamespace(codec=LevelCodec(), codec_id="levels")
+    return SimpleNamespace(codec=LevelCodec())
 
 
 def speech(seconds: float = 3.0, rate: int = 24000) -> np.ndarray:
@@ -67,13 +70,16 @@ def test_round_trip(tmp_path: Path, model: SimpleNamespace):
 
 def test_a_voice_belongs_to_its_codec(tmp_path: Path, model: SimpleNamespace):
     voice = Voice.from_audio(model, speech(), TEXT, sample_rate=24000)
-    voice.check(model)
+    voice.check(model.codec)
+    half = LevelCodec()
+    half.set_dtype(mx.bfloat16)
+    voice.check(half)  # the same weights in another dtype
     with pytest.raises(BreezeLabError, match="another codec"):
-        voice.check(SimpleNamespace(codec=LevelCodec(), codec_id="other"))
+        voice.check(LevelCodec(seed=1))
     with pytest.raises(BreezeLabError, match="ids up to 99"):
-        Voice(mx.full((3, 4), 99), TEXT).check(model)
+        Voice(mx.full((3, 4), 99), TEXT).check(model.codec)
     with pytest.raises(BreezeLabError, match="has 5 codebooks"):
-        Voice(mx.zeros((3, 5), mx.int32), TEXT).check(model)
+        Voice(mx.zeros((3, 5), mx.int32), TEXT).check(model.codec)
 
 
 @pytest.mark.parametrize("transcript", ["", "  \n", None])

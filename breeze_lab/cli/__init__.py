@@ -26,6 +26,8 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 2 (bad input, told in one line) or 130 (stopped by Ctrl-C)."""
     with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a user can do nothing about a library's deprecations
+        warnings.simplefilter("always", UserWarning)
         warnings.showwarning = _show_warning
         try:
             args = build_parser().parse_args(argv)

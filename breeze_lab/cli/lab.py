@@ -29,6 +29,8 @@ def command(args: argparse.Namespace) -> list[str]:
     Raises:
         BreezeLabError: JupyterLab or the notebooks are not there.
     """
+    if args.port is not None and not 1 <= args.port <= 65535:
+        raise BreezeLabError(f"--port {args.port} is not a port. Give a number from 1 to 65535.")
     if importlib.util.find_spec("jupyterlab") is None:
         raise BreezeLabError('JupyterLab is not installed. In the clone, run: python -m pip install -e ".[lab]"')
     folder = notebooks_folder()
@@ -38,8 +40,6 @@ def command(args: argparse.Namespace) -> list[str]:
     if args.no_browser:
         words.append("--no-browser")
     if args.port is not None:
-        if not 1 <= args.port <= 65535:
-            raise BreezeLabError(f"--port {args.port} is not a port. Give a number from 1 to 65535.")
         words.append(f"--port={args.port}")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         words.append("--allow-root")  # containers; Jupyter refuses root otherwise

@@ -1,0 +1,300 @@
+"""The command line from outside: exit codes, what is printed where, what is on disk afterwards."""
+
+import inspect
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+import breeze_lab
+from breeze_lab.cli import build_parser, main, speak
+from breeze_lab.cli.parser import Progress
+
+JSON_KEYS = set(
+    "audio seconds frames finish_reason seed rtf first_audio_s host_reads peak_memory_gb model method".split()
+)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def clip(tmp_path: Path) -> Path:
+    """Two seconds of a buzz with a speech-like rhythm, at 16 kHz in stereo."""
+    t = np.arange(32000) / 16000
+    x = 0.3 * np.sign(np.sin(2 * np.pi * 120 * t)) * np.abs(np.sin(2 * np.pi * 2 * t))
+    soundfile.write(tmp_path / "clip.wav", np.stack([x, x], axis=1), 16000)
+    return tmp_path / "clip.wav"
+
+
+def process(*words: str, **options) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-m", "breeze_lab.cli", *words], **options)
+
+
+def test_say_writes_a_file_and_one_json_object(here: Path, tiny_folder: Path, capfd: pytest.CaptureFixture):
+    words = ["say", "Hello there.", "--model", str(tiny_folder), "--seed", "3", "--max-seconds", "0.8", "--json"]
+    assert main([*words, "--out", "a.wav"]) == 0
+    out, err = capfd.readouterr()
+    told = json.loads(out)
+    assert set(told) == JSON_KEYS and err == ""
+    samples, rate = soundfile.read("a.wav")
+    assert told["audio"] == "a.wav" and rate == 24000 and len(samples) == told["frames"] * 1920 > 0
+    assert told["seconds"] == len(samples) / 24000 and told["seed"] == 3
+    assert told["finish_reason"] in ("eos", "max_frames") and told["frames"] <= 10
+    assert told["rtf"] > 0 and told["first_audio_s"] > 0 and told["host_reads"] >= told["frames"]
+    for more, name in ((["--method", "cached"], "b.wav"), (["--stream"], "c.flac")):  # same seed, same sound
+        assert main([*words, *more, "--out", name]) == 0
+        again, _ = soundfile.read(name)
+        assert np.abs(again - samples).max() < 1e-3
+    assert sorted(p.name for p in here.iterdir()) == ["a.wav", "b.wav", "c.flac"]
+
+
+def test_without_out_the_next_free_name_is_taken(here: Path, tiny_folder: Path, capfd: pytest.CaptureFixture):
+    Path("speech.wav").write_text("mine")
+    assert main(["say", "Hi.", "--model", str(tiny_folder), "--seed", "1", "--max-seconds", "0.2"]) == 0
+    out, err = capfd.readouterr()
+    assert out.startswith("speech-2.wav: ") and "seed 1" in out and out.count("\n") == 1 and err == ""
+    assert Path("speech.wav").read_text() == "mine" and Path("speech-2.wav").stat().st_size > 44
+
+
+def test_clone_saves_a_voice_that_say_takes(here: Path, tiny_folder: Path, clip: Path, capfd: pytest.CaptureFixture):
+    common = ["--model", str(tiny_folder), "--seed", "5", "--max-seconds", "0.4", "--json"]
+    reference = ["--ref-audio", str(clip), "--ref-text", "the words of the clip"]
+    assert main(["clone", "Hello.", *reference, "--save-voice", "me.safetensors", "--out", "a.wav", *common]) == 0
+    assert main(["say", "Hello.", "--voice", "me.safetensors", "--out", "b.wav", *common]) == 0
+    first, second = (json.loads(line) for line in capfd.readouterr().out.splitlines())
+    assert first["saved_voice"] == "me.safetensors" and first["frames"] == second["frames"]
+    assert Path("a.wav").read_bytes() == Path("b.wav").read_bytes()
+    assert main(["clone", *reference, "--save-voice", "only.safetensors", "--model", str(tiny_folder)]) == 0
+    assert "a voice of 2.0 s" in capfd.readouterr().out
+    assert Path("only.safetensors").read_bytes() == Path("me.safetensors").read_bytes()
+
+
+def test_text_from_standard_input(here: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch):
+    import io
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Hello from a pipe.\n"))
+    assert main(["say", "-", "--model", str(tiny_folder), "--seed", "1", "--max-seconds", "0.2", "--out", "x.ogg"]) == 0
+    assert soundfile.info("x.ogg").samplerate == 24000
+
+
+@pytest.fixture
+def bad(tmp_path: Path, tiny_folder: Path, clip: Path) -> dict[str, str]:
+    """Paths of broken things, by name, for the table below."""
+    t = np.arange(48000) / 24000
+    sounds = {"short": np.sin(t[:480] * 2e3), "silent": np.zeros(48000), "nan": np.full(48000, np.nan)}
+    for name, samples in sounds.items():
+        soundfile.write(tmp_path / f"{name}.wav", samples, 24000, subtype="FLOAT")
+    (tmp_path / "empty").mkdir()
+    cut = tmp_path / "cut"
+    shutil.copytree(tiny_folder, cut)
+    victim = sorted(cut.glob("*.safetensors"))[0]
+    victim.write_bytes(victim.read_bytes()[:-100])
+    names = {name: str(tmp_path / f"{name}.wav") for name in sounds}
+    return names | {"clip": str(clip), "empty": str(tmp_path / "empty"), "cut": str(cut), "tiny": str(tiny_folder)}
+
+
+BAD = {
+    "say ''": "text is empty",
+    "say ' '": "text is empty",
+    "say": "required: TEXT",
+    "clone Hello --ref-audio {clip}": "required: --ref-text",
+    "clone Hello --ref-audio {clip} --ref-text ''": "transcript is empty",
+    "clone --ref-audio {clip} --ref-text words": "no text to say",
+    "clone Hello --ref-audio {short} --ref-text words": "20 ms",
+    "clone Hello --ref-audio {silent} --ref-text words": "silent",
+    "clone Hello --ref-audio {nan} --ref-text words": "NaN",
+    "clone Hello --ref-audio none.wav --ref-text words": "no file none.wav",
+    "clone Hello --ref-audio {clip} --ref-text words --save-voice v.wav": "v.safetensors",
+    "say Hello --voice nobody": "no voice 'nobody'",
+    "say Hello --voice {clip}": "breeze-lab clone --ref-audio",
+    "say Hello --loud": "unrecognized arguments: --loud",
+    "say Hello --method fast": "invalid choice: 'fast'",
+    "say Hello --seed x": "invalid int value",
+    "say Hello --model {empty}": "config.json",
+    "say Hello --model no/such/folder": "no/such/folder",
+    "say Hello --model {cut}": "truncated",
+    "say Hello --out none/x.wav": "does not exist",
+    "say Hello --out /proc/x.wav": "cannot write",
+    "say Hello --out x.m4a": ".wav, .flac, .ogg",
+    "say Hello --out {empty}": "cannot write",
+    "say Hello --out - --json": "--out a file name",
+    "say Hello --model {tiny} --cfg-scale 2": "instruct",
+    "say Hello --model {tiny} --temperature -1": "temperature",
+    "say Hello --model {tiny} --top-p 0": "top_p",
+    "say Hello --model {tiny} --top-k -1": "top_k",
+    "say Hello --model {tiny} --repetition-penalty 0": "repetition_penalty",
+    "say Hello --model {tiny} --seed -1": "seed",
+    "say Hello --model {tiny} --instruct ''": "instruction",
+    "say Hello --model {tiny} --speaker Bob": "speaker",
+    "say Hello --model {tiny} --max-seconds 0": "--max-seconds",
+    "convert {tiny} {empty} --quantize int3": "invalid choice",
+    "convert {empty} new --quantize int8": "config.json",
+    "make-checkpoint {tiny} --shape tiny": "not empty",
+    "bench --model {empty}": "no checkpoint",
+    "bench --rounds 0 --shape tiny": "rounds",
+    "lab --port 99999999": "not a port",
+    "dance": "invalid choice: 'dance'",
+    "": "required: COMMAND",
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_mistakes_end_in_one_line_and_code_2(line: str, bad: dict, here: Path, capfd: pytest.CaptureFixture):
+    import shlex
+
+    if "/proc" in line and not Path("/proc/self").exists():
+        pytest.skip("no folder here that nobody can write in")
+    assert main([word.format(**bad) for word in shlex.split(line)]) == 2
+    out, err = capfd.readouterr()
+    assert out == "" and err.startswith("breeze-lab: error: ") and err.count("\n") == 1 and "Traceback" not in err
+    assert BAD[line] in err
+    assert list(here.iterdir()) == []  # nothing half-written
+
+
+def test_a_mistake_in_a_process_of_its_own():
+    done = process("say", "", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    out, err = done.communicate()
+    assert (done.returncode, out, err.count("\n")) == (2, "", 1)
+
+
+def test_warnings_are_notes(here: Path, tiny_folder: Path, clip: Path, capfd: pytest.CaptureFixture):
+    words = ["clone", "--ref-audio", str(clip), "--ref-text", "a", "--save-voice", "v.safetensors"]
+    assert main([*words, "--model", str(tiny_folder)]) == 0
+    err = capfd.readouterr().err
+    assert err.startswith("breeze-lab: note: the transcript has too few letters") and err.count("\n") == 1
+
+
+def test_ctrl_c_keeps_what_was_made(
+    here: Path, tiny_folder: Path, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    class PressAtFrame3(Progress):
+        def __call__(self, done: int, expected: int) -> None:
+            if done == 3:
+                signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(speak, "Progress", PressAtFrame3)
+    before = signal.getsignal(signal.SIGINT)
+    words = ["say", "A long story. " * 20, "--model", str(tiny_folder), "--seed", "3", "--out", "x.wav"]
+    assert main(words) == 130
+    assert "x.wav: stopped by Ctrl-C after 0." in capfd.readouterr().out
+    assert len(soundfile.read("x.wav")[0]) in (3 * 1920, 4 * 1920)
+    assert main([*words, "--json"]) == 130
+    assert json.loads(capfd.readouterr().out)["finish_reason"] == "cancelled"
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_pcm_flows_while_it_is_made_and_ctrl_c_ends_it(tiny_folder: Path):
+    text = "The salt breeze came across from the sea. " * 30
+    words = ["say", text, "--model", str(tiny_folder), "--seed", "11", "--temperature", "0", "--out", "-"]
+    running = process(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    assert running.stdout is not None
+    first = b""
+    while len(first) < 3840:
+        first += running.stdout.read(3840 - len(first))
+    assert np.abs(np.frombuffer(first, "<i2")).max() > 0 and running.poll() is None
+    running.send_signal(signal.SIGINT)
+    rest, err = running.communicate(timeout=60)
+    assert len(first + rest) % 3840 == 0
+    assert running.returncode == 130 and b"stopped by Ctrl-C" in err and b"Traceback" not in err
+
+
+def test_defaults_are_those_of_generate():
+    want = inspect.signature(breeze_lab.generate).parameters
+    assert {n: p.default for n, p in inspect.signature(breeze_lab.stream_generate).parameters.items() if n in want} == {
+        n: p.default for n, p in want.items()
+    }
+    args = vars(build_parser().parse_args(["say", "x"]))
+    shared = "voice instruct cfg_scale seed temperature top_k top_p repetition_penalty method speaker".split()
+    assert {name: args[name] for name in shared} == {name: want[name].default for name in shared}
+    assert round(args["max_seconds"] * 12.5) == want["max_frames"].default
+    assert set(want) - set(shared) == {"model", "text", "max_frames", "cancel", "progress"}  # each has its own test
+
+
+def test_convert_and_make_checkpoint(here: Path, tiny_folder: Path, capfd: pytest.CaptureFixture):
+    assert main(["make-checkpoint", "--shape", "tiny", "--seed", "0", "made", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out) == {"folder": "made", "shape": "tiny", "seed": 0}
+    for path in tiny_folder.rglob("*.safetensors"):  # the fixture's twin, byte for byte
+        assert (here / "made" / path.relative_to(tiny_folder)).read_bytes() == path.read_bytes()
+    assert main(["convert", "made", "q", "--quantize", "int8-depth"]) == 0
+    assert capfd.readouterr().out == "q: written\n"
+    assert main(["say", "Hi.", "--model", "q", "--seed", "1", "--max-seconds", "0.2", "--out", "q.wav"]) == 0
+
+
+def test_info_tells_and_cures(capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
+    assert main(["info", "--json"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert told["versions"]["mlx"] and told["blas"]["gflops"] > 0 and told["machine"]["backend"] in "cpu metal cuda"
+    assert main(["info"]) == 0
+    assert "backend" in capfd.readouterr().out
+    from breeze_lab import info
+
+    worst = told | {"compiler": None, "voices": [], "notebooks": None, "lab_installed": False}
+    worst |= {
+        "machine": told["machine"] | {"backend": "cpu"},
+        "checkpoint": {"trained": False, "kind": "", "folder": None},
+    }
+    cures = " ".join(info.cures(worst))
+    for cure in ("apt-get install g++", "--model", "clone", ".[lab]"):
+        assert cure in cures
+
+
+def test_lab_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture):
+    from breeze_lab.cli import lab
+
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks" / lab.FIRST).write_text("{}")
+    monkeypatch.setattr(lab, "notebooks_folder", lambda: tmp_path / "notebooks")
+    words = lab.command(build_parser().parse_args(["lab", "--no-browser", "--port", "8123"]))
+    assert {"--no-browser", "--port=8123", str(tmp_path / "notebooks" / lab.FIRST)} <= set(words)
+    monkeypatch.setattr(lab, "notebooks_folder", lambda: None)
+    assert main(["lab"]) == 2 and "was not found" in capfd.readouterr().err
+    monkeypatch.setattr(lab.importlib.util, "find_spec", lambda name: None)
+    assert main(["lab"]) == 2 and '".[lab]"' in capfd.readouterr().err
+
+
+def test_lab_starts_a_server():
+    pytest.importorskip("jupyterlab")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    running = process("lab", "--no-browser", "--port", str(port), stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        for _ in range(120):
+            assert running.poll() is None
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/api", timeout=5) as answer:
+                    assert "version" in json.load(answer)
+                    break
+            except OSError:
+                time.sleep(0.5)
+        else:
+            pytest.fail("no answer within a minute")
+    finally:
+        os.killpg(running.pid, signal.SIGTERM)
+        running.wait(timeout=30)
+
+
+def test_bench_prints_one_object(capfd: pytest.CaptureFixture):
+    assert main(["bench", "--shape", "tiny", "--methods", "device", "--frames", "4", "--rounds", "1", "--json"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert set(told) >= set("machine versions date command shape methods first_audio_s peers".split())
+    row = told["methods"]["device"]
+    assert row["frames"] == 4 and row["frame_ms"] > 0 and row["rtf"] > 0 and 4 <= row["host_reads"] <= 5
+    assert told["command"].startswith("breeze-lab bench --shape tiny --methods device")
