@@ -1,7 +1,7 @@
 """One style for all figures: colors that color-blind readers can tell apart, units on the axes, the finding as title.
 
-Every function draws into a new figure (or given axes) and returns it; `caption()` shows the sentence below it that says
-in words what is seen. Needs matplotlib (extra `lab`).
+Every function draws into a new figure (or given axes) and returns it; `show()` displays it with a sentence that says in
+words what is seen. Needs matplotlib (extra `lab`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,11 +51,13 @@ def use_style() -> None:
     )
 
 
-def caption(text: str) -> Any:
-    """The sentence below a plot: what it shows, for readers who cannot see it or do not want to guess."""
-    from IPython.display import Markdown
+def show(figure: Figure, sentence: str) -> None:
+    """Display a figure and below it the sentence that says what it shows, for readers who cannot see it."""
+    from IPython.display import Markdown, display
 
-    return Markdown(f"*{text.strip()}*")
+    display(figure)
+    plt.close(figure)
+    display(Markdown(f"*{' '.join(sentence.split())}*"))
 
 
 def table(rows: Sequence[Sequence[Any]], header: Sequence[str]) -> Any:
@@ -157,19 +159,54 @@ def lines(
     for index, (label, (x, y)) in enumerate(series.items()):
         ax.plot(x, y, marker=MARKERS[index % len(MARKERS)], markersize=5, label=label)
     if limit is not None:
-        ax.axhline(limit, color=COLORS["black"], linestyle="--", linewidth=1)
-        ax.annotate(
-            limit_label, (0.01, limit), xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points",
-            va="bottom",
-        )  # fmt: skip
+        ax.axhline(limit, color=COLORS["black"], linestyle="--", linewidth=1, label=limit_label or None)
     ax.set_xscale("log" if "x" in log else "linear")
     ax.set_yscale("log" if "y" in log else "linear")
     if "y" not in log:
         ax.set_ylim(bottom=0)
     ax.set_xlabel(xlabel + (" (log scale)" if "x" in log else ""))
     ax.set_ylabel(ylabel + (" (log scale)" if "y" in log else ""))
-    if len(series) > 1:
+    if len(series) > 1 or limit_label:
         ax.legend()
+    _title(figure, ax, title)
+    return figure
+
+
+def dots(
+    series: Mapping[str, Mapping[str, float]],
+    title: str,
+    ylabel: str,
+    *,
+    recorded: Sequence[str] = (),
+    limits: Mapping[str, float] | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """Points on a log axis, one column a category.
+
+    Args:
+        series: label -> {category: value}; categories in the order of their first appearance; zeros are left out.
+        recorded: labels measured elsewhere, drawn hollow.
+        limits: category -> a short dash across its column, such as a tolerance.
+    """
+    figure, ax = _axes(ax, (7.2, 3.4))
+    columns = list(dict.fromkeys(category for values in series.values() for category in values))
+    for index, (label, values) in enumerate(series.items()):
+        x = [columns.index(c) + 0.09 * (index - (len(series) - 1) / 2) for c in values]
+        color = list(COLORS.values())[index % len(COLORS)]
+        hollow = {"markerfacecolor": "white"} if label in recorded else {}
+        ax.plot(
+            x, [v or np.nan for v in values.values()], MARKERS[index % len(MARKERS)], color=color, label=label, **hollow
+        )
+    for category, limit in (limits or {}).items():
+        middle = columns.index(category)
+        ax.plot([middle - 0.35, middle + 0.35], [limit, limit], color=COLORS["black"], linestyle="--", linewidth=1)
+    if limits:
+        ax.plot([], [], color=COLORS["black"], linestyle="--", linewidth=1, label="tolerance")
+    ax.set_yscale("log")
+    ax.set_ylabel(f"{ylabel} (log scale)")
+    ax.set_xticks(range(len(columns)), columns)
+    ax.set_xlim(-0.5, len(columns) - 0.5)
+    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     _title(figure, ax, title)
     return figure
 

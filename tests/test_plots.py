@@ -58,7 +58,15 @@ def test_other_figures_draw():
         plots.plt.figure(number).canvas.draw()
 
 
-def test_table_and_caption_are_markdown():
+def test_table_is_markdown():
     text = plots.table([["a", 1.0], ["b", 22]], ["name", "ms"]).data
     assert text.splitlines() == ["| name | ms |", "|---|---|", "| a | 1.00 |", "| b | 22 |"]
-    assert plots.caption(" seen ").data == "*seen*"
+
+
+def test_show_displays_figure_then_sentence_and_closes(monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    figure = plots.bars({"a": 1.0}, "t", "ms")
+    plots.show(figure, "what\n is   seen")
+    assert shown[0] is figure and shown[1].data == "*what is seen*"
+    assert not plots.plt.get_fignums()

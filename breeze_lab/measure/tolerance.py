@@ -152,6 +152,11 @@ def max_error(a: np.ndarray, b: np.ndarray) -> float:
     return worst if worst == worst else float("inf")
 
 
+def relative_error(a: np.ndarray, b: np.ndarray) -> float:
+    """`max_error` as a share of the largest |b|, or as it is where that is below 1."""
+    return max_error(a, b) / max(1.0, float(np.max(np.abs(b))))
+
+
 def ulp_distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """How many float32 numbers lie between a and b, elementwise (0 = same bits, +0 and -0 are the same)."""
     x, y = (_ordered(np.ascontiguousarray(v, dtype=np.float32)) for v in (a, b))
@@ -185,22 +190,33 @@ class Flips:
     sampled: float
 
 
-def flip_rates(logits: np.ndarray, error: float, draws: int = 8, temperature: float = 0.9, seed: int = 0) -> Flips:
+def flip_rates(logits: np.ndarray, error: float, draws: int = 32, temperature: float = 0.9, seed: int = 0) -> Flips:
     """How often noise of size `error` in the logits changes the code.
 
     Args:
         logits: [N, V] in any float dtype.
-        error: the noise is uniform in [-error, error], so it is also the largest difference of the logits.
-        draws: draws (and noises) a row.
-        temperature: of the sampled choice; both sides use the same Gumbel draws, as the same seed would give.
+        error: each logit gets independent noise, uniform in [-error, error].
+        draws: sampled choices a row. Both sides use the same Gumbel draws, as the same random key would give.
+        temperature: of the sampled choice.
+
+    Only the best two candidates of each choice are followed; for each, the chance that the noise swaps them is exact.
     """
     rng = np.random.default_rng(seed)
-    logits = np.repeat(np.asarray(logits, np.float64), draws, axis=0)
-    other = logits + rng.uniform(-error, error, logits.shape)
-    gumbel = rng.gumbel(size=logits.shape)
-    argmax = np.mean(logits.argmax(-1) != other.argmax(-1))
-    sampled = np.mean((logits / temperature + gumbel).argmax(-1) != (other / temperature + gumbel).argmax(-1))
-    return Flips(len(logits), float(argmax), float(sampled))
+    logits = np.asarray(logits, np.float64)
+    sampled = [_swap(logits / temperature + rng.gumbel(size=logits.shape), error / temperature) for _ in range(draws)]
+    return Flips(len(logits), float(_swap(logits, error).mean()), float(np.mean(sampled)))
+
+
+def _swap(scores: np.ndarray, error: float) -> np.ndarray:
+    """Chance a row [V] that noise uniform in +-error on each score swaps the best two.
+
+    The difference of two such noises is triangular on +-2 error; it must exceed the gap.
+    """
+    best = np.partition(scores, -2, axis=-1)[..., -2:]
+    gap = best[..., 1] - best[..., 0]
+    if error == 0:
+        return np.zeros(gap.shape)
+    return np.maximum(2 * error - gap, 0.0) ** 2 / (8 * error**2)
 
 
 def suggest(reference: np.ndarray, dtype: str, depth: int) -> float:

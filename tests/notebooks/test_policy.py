@@ -1,4 +1,4 @@
-"""What the notebooks may hold as they lie in the repository; mend by: python tests/notebooks/clean.py notebooks/*.ipynb"""
+"""What the notebooks may hold as they are kept; mend by: python tests/notebooks/clean.py notebooks/*.ipynb"""
 
 import ast
 import json

@@ -1,0 +1,55 @@
+"""What the notebooks show beside their numbers: the machine, the source of functions, a guess and its verdict."""
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .. import blas
+from ..plots import number, table
+from . import timing
+
+if TYPE_CHECKING:
+    from ..checkpoint import SpeechModel
+
+
+def machine_table(model: "SpeechModel | None" = None) -> Any:
+    """The conditions of all that follows: versions, device, BLAS, checkpoint."""
+    found = timing.versions("mlx", "numpy", "breeze-lab")
+    fast = "OpenBLAS" if blas.load_openblas() else f"MLX's own ({blas.why_not()})"
+    rows = [
+        ["software", ", ".join(f"{name} {version}" for name, version in found.items())],
+        ["device", f"{timing.device_name()} ({timing.backend()}), {timing.cores()} cores"],
+    ]
+    if timing.backend() == "cpu":
+        rows.append(["BLAS", fast])
+    if model is not None:
+        trained = "" if model.trained else ", **untrained: it sounds like noise, all measurements hold**"
+        rows.append(["checkpoint", f"{model.name}, {_short(model.dtype)}{trained}"])
+    return table(rows, ["", "here"])
+
+
+def source(*functions: Callable[..., Any]) -> Any:
+    """The functions' own code, docstrings left out: what runs is what is shown."""
+    from IPython.display import Markdown
+
+    return Markdown("\n".join(f"```python\n{_without_docstring(f)}\n```" for f in functions))
+
+
+def verdict(what: str, guess: float, measured: float, unit: str = "") -> Any:
+    """Your guess beside the measurement."""
+    from IPython.display import Markdown
+
+    off = max(guess, measured) / max(min(guess, measured), 1e-30)
+    words = "Spot on." if off < 1.25 else "Close." if off < 2 else f"Off by a factor of {number(off)}."
+    one, other = (f"**{number(value)}{unit}**" for value in (guess, measured))
+    return Markdown(f"{what}: you guessed {one}, measured {other}. {words}")
+
+
+def _without_docstring(function: Callable[..., Any]) -> str:
+    code = inspect.getsource(function).rstrip()
+    return re.sub(r'\n\s+"""[\s\S]*?"""', "", code, count=1)
+
+
+def _short(dtype: Any) -> str:
+    return str(dtype).rsplit(".", 1)[-1]
