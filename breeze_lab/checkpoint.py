@@ -88,7 +88,7 @@ def load(
         BreezeLabError: not a checkpoint, or one that is broken or does not fit its configuration.
     """
     wanted = _dtype(dtype)
-    folder = _find(source, offline, progress)
+    folder = default_folder() if source is None else hub.find_folder(source, offline=offline, progress=progress)
     data = read_json(folder / "config.json")
     config = parse_config(data, str(folder / "config.json"))
     tensors = _live(read_tensors(folder))
@@ -129,19 +129,6 @@ def default_folder() -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         make_checkpoint(folder, "small", seed=0)
     return folder
-
-
-def _find(source: str | Path | None, offline: bool | None, progress: bool) -> Path:
-    if source is None:
-        return default_folder()
-    folder = Path(source).expanduser()
-    if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise BreezeLabError(f"{folder} holds no config.json. Give the folder of a whole checkpoint.")
-        return folder
-    if isinstance(source, str) and hub.looks_like_id(source):
-        return hub.download(source, offline=offline, progress=progress)
-    raise BreezeLabError(f"{source} is neither a folder nor a Hub id such as mlx-community/Breeze-TTS-2-mlx-8bit.")
 
 
 def _dtype(dtype: str | mx.Dtype | None) -> mx.Dtype | None:

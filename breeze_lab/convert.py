@@ -8,6 +8,7 @@ from pathlib import Path
 import mlx.core as mx
 
 from .errors import BreezeLabError
+from .hub import find_folder
 from .random_checkpoint import new_folder
 from .weights import read_json, read_tensors, write_tensors
 
@@ -28,9 +29,10 @@ SCHEMES: dict[str, tuple[dict, str]] = {
 
 
 def convert(source: str | Path, folder: str | Path, quantize: str) -> Path:
-    """Write a quantized copy of the checkpoint folder `source` to the new folder `folder`, and return that.
+    """Write a quantized copy of a checkpoint to the new folder `folder`, and return that.
 
     Args:
+        source: a folder or a Hub id.
         quantize: "int8-depth" (affine, group 64, the depth decoder's linear layers alone), "mxfp8" (group 32),
             "mxfp4" (group 32) or "int8" (affine, group 64), the last three for the whole model.
 
@@ -42,7 +44,7 @@ def convert(source: str | Path, folder: str | Path, quantize: str) -> Path:
     """
     if quantize not in SCHEMES:
         raise BreezeLabError(f"Unknown scheme {quantize!r}. Choose one of {', '.join(SCHEMES)}.")
-    source = Path(source).expanduser()
+    source = find_folder(source)
     config = read_json(source / "config.json")
     if config.get("quantization") or config.get("quantization_config"):
         raise BreezeLabError(f"{source} is quantized already. Start from the bfloat16 or float32 checkpoint.")

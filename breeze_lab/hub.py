@@ -16,6 +16,22 @@ def looks_like_id(source: str) -> bool:
     return _ID.fullmatch(source) is not None
 
 
+def find_folder(source: str | Path, *, offline: bool | None = None, progress: bool = True) -> Path:
+    """The folder of a checkpoint that is named by folder or by Hub id.
+
+    Raises:
+        BreezeLabError: neither, or what `download` raises.
+    """
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise BreezeLabError(f"{folder} holds no config.json. Give the folder of a whole checkpoint.")
+        return folder
+    if looks_like_id(str(source)):
+        return download(str(source), offline=offline, progress=progress)
+    raise BreezeLabError(f"{source} is neither a folder nor a Hub id such as mlx-community/Breeze-TTS-2-mlx-8bit.")
+
+
 def download(repo: str, *, offline: bool | None = None, progress: bool = True) -> Path:
     """Fetch a checkpoint, or find it in the local cache, and return its folder.
 

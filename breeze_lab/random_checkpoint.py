@@ -18,7 +18,7 @@ from .codec import make_random_codec
 from .config import parse_config
 from .errors import BreezeLabError
 from .model import Breeze
-from .weights import read_json, write_tensors
+from .weights import write_tensors
 
 GEMMA_VOCABULARY = 262144
 
@@ -30,17 +30,19 @@ class Shape:
     text: tuple[int, int, int, int, int, int]
     backbone: tuple[int, int, int, int, int, int]
     depth: tuple[int, int, int, int, int, int]
+    codebook_size: int
     base_vocabulary: int | None = None  # where the special tokens start; None right after the bytes
     dtype: mx.Dtype = mx.float32
 
 
 SHAPES = {
-    "tiny": Shape((64, 3, 2, 1, 32, 128), (64, 2, 4, 2, 32, 128), (64, 2, 2, 1, 32, 128)),
-    "small": Shape((256, 6, 4, 1, 64, 1024), (512, 8, 8, 4, 64, 1536), (256, 4, 4, 2, 64, 1024)),
+    "tiny": Shape((64, 3, 2, 1, 32, 128), (64, 2, 4, 2, 32, 128), (64, 2, 2, 1, 32, 128), 128),
+    "small": Shape((256, 6, 4, 1, 64, 1024), (512, 8, 8, 4, 64, 1536), (256, 4, 4, 2, 64, 1024), 512),
     "full": Shape(
         (1152, 26, 4, 1, 256, 6912),
         (2048, 28, 16, 8, 128, 6144),
         (1024, 12, 8, 2, 128, 8192),
+        2048,
         GEMMA_VOCABULARY,
         mx.bfloat16,
     ),
@@ -65,9 +67,8 @@ def make_checkpoint(folder: str | Path, shape: str = "tiny", seed: int = 0) -> P
     folder = new_folder(folder)
     sizes = SHAPES[shape]
     tokenizer = _tokenizer(sizes.base_vocabulary)
-    make_random_codec(folder / "audio_tokenizer", shape, seed)
-    codebook_size = read_json(folder / "audio_tokenizer" / "config.json")["decoder_config"]["codebook_size"]
-    config = _config(sizes, tokenizer, codebook_size)
+    make_random_codec(folder / "audio_tokenizer", shape, seed, codebook_size=sizes.codebook_size)
+    config = _config(sizes, tokenizer)
     index: dict[str, str] = {}
     keys = _keys(seed)
     for name, tensors in _shards(Breeze(parse_config(config)), config, keys, sizes.dtype):
@@ -79,6 +80,11 @@ def make_checkpoint(folder: str | Path, shape: str = "tiny", seed: int = 0) -> P
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}, indent=1) + "\n")
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     return folder
+
+
+def random_config(shape: str) -> dict[str, Any]:
+    """The config.json object of a random checkpoint of this shape."""
+    return _config(SHAPES[shape], _tokenizer(SHAPES[shape].base_vocabulary))
 
 
 def new_folder(folder: str | Path) -> Path:
@@ -113,9 +119,9 @@ def _stack(sizes: tuple[int, int, int, int, int, int]) -> dict[str, Any]:
     return dict(zip(names, sizes, strict=True))
 
 
-def _config(sizes: Shape, tokenizer: Tokenizer, codebook_size: int) -> dict[str, Any]:
+def _config(sizes: Shape, tokenizer: Tokenizer) -> dict[str, Any]:
     audio = tokenizer.token_to_id("<|AUDIO|>")
-    vocabulary, codes = audio + len(SPECIAL), codebook_size + 3
+    vocabulary, codes = audio + len(SPECIAL), sizes.codebook_size + 3
     width = sizes.backbone[0]
     layers = sizes.text[1]
     return {
@@ -134,7 +140,7 @@ def _config(sizes: Shape, tokenizer: Tokenizer, codebook_size: int) -> dict[str,
         "codebook_eos_token_id": 0,
         "max_position_embeddings": 2048,
         "sample_rate": 24000,
-        "codec_config": {"codebook_size": codebook_size},
+        "codec_config": {"codebook_size": sizes.codebook_size},
         "text_encoder_config": _stack(sizes.text)
         | {
             "vocab_size": vocabulary,

@@ -6,7 +6,7 @@ import pytest
 
 from breeze_lab.cache import FrameCache, KVCache, bytes_per_position, cache_bytes, positions_per_frame
 from breeze_lab.config import parse_config
-from breeze_lab.random_checkpoint import SHAPES, _config, _tokenizer
+from breeze_lab.random_checkpoint import random_config
 
 
 def steps(lengths, seed=0):
@@ -42,7 +42,7 @@ def test_frame_cache_holds_one_frame_and_no_more():
 
 
 def test_bytes_of_the_full_shape():
-    config = parse_config(_config(SHAPES["full"], _tokenizer(SHAPES["full"].base_vocabulary), 2048))
+    config = parse_config(random_config("full"))
     assert bytes_per_position(config.depth) == 12_288
     assert bytes_per_position(config.backbone) == 114_688
     assert cache_bytes(config.depth, 16) == 196_608

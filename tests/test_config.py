@@ -1,17 +1,15 @@
 """config.json is read strictly: decoys have no effect, unknown keys and contradictions are refused by name."""
 
-import copy
-
 import pytest
 
 from breeze_lab.config import parse_config
 from breeze_lab.errors import BreezeLabError
-from breeze_lab.random_checkpoint import SHAPES, _config, _tokenizer
+from breeze_lab.random_checkpoint import random_config
 
 
 @pytest.fixture
 def data():
-    return copy.deepcopy(_config(SHAPES["tiny"], _tokenizer(None), 64))
+    return random_config("tiny")
 
 
 def test_decoys_of_the_top_level_have_no_effect(data):
