@@ -128,9 +128,8 @@ def _run_all(
     if peers:
         peer = [str(HERE / "peer_mlx_audio.py")]
         jobs[PEER] = (peer, request, {})
-        library = blas.load_openblas()
-        if library is not None:
-            jobs[PEER_BLAS] = (peer, request, {"BENCH_PRELOAD": library})
+        if blas.load_openblas() is not None:
+            jobs[PEER_BLAS] = (peer, request, {"BENCH_PRELOAD": blas.__file__})
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in jobs}
     for turn in range(rounds):
         for name, (words, job, environment) in jobs.items():

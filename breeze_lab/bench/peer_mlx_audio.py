@@ -1,12 +1,12 @@
 """One bench run of mlx-audio, as its own users run it: this file never imports breeze_lab.
 
-A request as JSON on standard input, a result as JSON on standard output. With `BENCH_PRELOAD` set to a library, that is
-loaded with global symbols first, which is what breeze_lab/blas.py does for breeze_lab.
+A request as JSON on standard input, a result as JSON on standard output. With `BENCH_PRELOAD` set to the path of
+breeze_lab's blas.py, that file alone is run first, so that OpenBLAS serves the peer as it serves breeze_lab.
 """
 
-import ctypes
 import json
 import os
+import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from clock import FRAME_SECONDS, answer, timed
 
 if os.environ.get("BENCH_PRELOAD"):
-    ctypes.CDLL(os.environ["BENCH_PRELOAD"], mode=ctypes.RTLD_GLOBAL)
+    runpy.run_path(os.environ["BENCH_PRELOAD"])["load_openblas"]()
 
 import mlx.core as mx
 import numpy as np
