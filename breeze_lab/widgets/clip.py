@@ -157,15 +157,15 @@ def pace_hint(transcript: str, clip: Clip) -> tuple[str, str]:
     if not transcript.strip():
         return "empty", "Type exactly what is said in the clip, all of it and nothing else."
     pace = letters(transcript) / max(seconds, 0.01)
-    said = f"{pace:.0f} characters a second"
+    said = f"About {pace:.0f} characters a second"
     if pace < LETTERS_A_SECOND[0]:
         return "warn", (
-            f"{said} is slower than speech (about {USUAL_PACE:.0f}): words of the clip seem to be missing here. "
+            f"{said} are fewer than in speech (about {USUAL_PACE:.0f}): words of the clip seem to be missing here. "
             "Complete the transcript, or trim the clip."
         )
     if pace > LETTERS_A_SECOND[1]:
         return "warn", (
-            f"{said} is faster than speech (about {USUAL_PACE:.0f}): the transcript seems to hold words that the clip "
+            f"{said} are more than in speech (about {USUAL_PACE:.0f}): the transcript seems to hold words that the clip "
             "does not. Shorten the transcript, or choose more of the clip."
         )
     return "ok", f"{said}: transcript and clip fit."

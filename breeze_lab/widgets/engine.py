@@ -25,6 +25,10 @@ class ModelNote:
     dtype: str = ""
 
 
+def size_text(gigabytes: float) -> str:
+    return f"{gigabytes:.1f} GB" if gigabytes >= 1 else f"{1000 * gigabytes:.0f} MB"
+
+
 class Engine(Protocol):
     """A voice is opaque to the session: it is made, kept, saved and given back here.
 
@@ -46,6 +50,10 @@ class Engine(Protocol):
     def save_voice(self, voice: Any, path: Path, name: str) -> None: ...
 
     def load_voice(self, path: Path) -> Any: ...
+
+    def close(self) -> None:
+        """The thread ends."""
+        ...
 
 
 class BreezeEngine:
@@ -84,7 +92,7 @@ class BreezeEngine:
         options: dict[str, Any] = {}
         if self.chunk_frames is not None:
             options["chunk_frames"] = self.chunk_frames
-        return stream_generate(
+        yield from stream_generate(
             self.model,
             request.text.strip(),
             voice=voice,
@@ -116,6 +124,13 @@ class BreezeEngine:
         from ..voice import Voice
 
         return Voice.load(path)
+
+    def close(self) -> None:
+        if self.model is not None:
+            import mlx.core as mx
+
+            self.model = None
+            mx.clear_streams()
 
 
 def parameter_bytes(model: Any) -> int:

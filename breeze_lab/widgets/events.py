@@ -40,6 +40,7 @@ class Sound:
     is_first: bool
     is_final: bool
     hold_s: float
+    expected_s: float  # an estimate of the whole take
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Progress:
 class Listeners:
     """Callbacks by event name. One that raises is logged and does not disturb the others or the work."""
 
-    NAMES = ("state", "status", "progress", "sound", "take", "model", "clip", "voices", "takes")
+    NAMES = ("state", "status", "progress", "sound", "model", "clip", "voices", "takes")
 
     def __init__(self) -> None:
         self._by_name: dict[str, list[Callable[[Any], None]]] = {name: [] for name in self.NAMES}

@@ -34,12 +34,12 @@ class Growing:
         if self.seconds > self.expected_s:
             self.expected_s = self.seconds * 1.1
         hold = hold_seconds(self.expected_s, self.steady_rtf)
-        return Sound(self.number, self.seed, samples, self.rate, is_first, self.ended, hold)
+        return Sound(self.number, self.seed, samples, self.rate, is_first, self.ended, hold, self.expected_s)
 
     def broken_off(self) -> Sound:
         """What tells the player that no more will come of a take that failed."""
         self.ended = True
-        return Sound(self.number, self.seed, np.zeros(0, np.float32), self.rate, False, True, 0.0)
+        return Sound(self.number, self.seed, np.zeros(0, np.float32), self.rate, False, True, 0.0, self.seconds)
 
     @property
     def seconds(self) -> float:

@@ -4,11 +4,12 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 from ..errors import BreezeLabError
 from .events import Listeners, State, Status
+from .worker import Worker
 
 BUSY = (State.LOADING, State.WORKING)
 
@@ -20,7 +21,7 @@ class Stopped(Exception):
 class Jobs(Listeners):
     """States and the status line; the work itself comes as functions that return the line of their success."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_end: Callable[[], None]) -> None:
         super().__init__()
         self.state = State.IDLE
         self.status = Status("info", "Choose a voice, type a text, then press “Make speech”.")
@@ -30,7 +31,7 @@ class Jobs(Listeners):
         self._stopped_at = 0.0
         self._lock = threading.RLock()
         self._error: BaseException | None = None
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="breeze-lab")
+        self._worker = Worker(at_end, self._cancel.set)
         self._job: Future[None] | None = None
 
     @property
@@ -46,8 +47,9 @@ class Jobs(Listeners):
         self.emit("state", state)
 
     def report(self, error: BaseException) -> None:
-        """Put an error into the status line: ours in its own words, any other with its type."""
-        detail = "".join(traceback.format_exception(error))
+        """Put an error into the status line: ours in its own words, any other with its type and a traceback."""
+        plain = isinstance(error, BreezeLabError) and error.__cause__ is None and not self.busy
+        detail = "" if plain else "".join(traceback.format_exception(error))
         if isinstance(error, BreezeLabError):
             text = str(error)
             self.say("error", text[:1].upper() + text[1:], detail)
@@ -84,8 +86,9 @@ class Jobs(Listeners):
         return self.state
 
     def close(self) -> None:
+        """Stop, and end the worker thread; the session is then of no more use."""
         self.stop()
-        self._worker.shutdown(wait=True)
+        self._worker.close()
 
     def _not_while_busy(self, what: str) -> None:
         if self.busy:
@@ -105,7 +108,7 @@ class Jobs(Listeners):
             self.notes.clear()
             self._enter(state)
             self.say("info", "Loading the model…" if state is State.LOADING else "Working…")
-            self._job = self._worker.submit(self._run, work)
+            self._job = self._worker.submit(lambda: self._run(work))
         return True
 
     def _run(self, work: Callable[[], str]) -> None:

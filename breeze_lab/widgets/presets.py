@@ -6,6 +6,7 @@ from pathlib import Path
 
 from .. import paths
 from .clip import Clip, clip_from_file
+from .engine import size_text
 
 EVENTS = ("(laugh)", "(cough)", "(clears throat)", "(sigh)", "[笑]", "[咳嗽]", "[清嗓子]", "[叹气]")  # Breeze TTS 2
 
@@ -55,7 +56,7 @@ def model_notice(source: str) -> tuple[str, str]:
         told = (
             f"Its license is in {license}." if license else "The folder holds no license file: ask where it came from."
         )
-        return f"{size / 1000:.1f} GB of weights will be held in memory.", told
+        return f"{size_text(size / 1000)} of weights will be held in memory.", told
     if source in HUB_MODELS:
         gb = HUB_MODELS[source]
         return (

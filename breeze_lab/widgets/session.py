@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BreezeLabError
-from .engine import Engine
+from .engine import Engine, size_text
 from .events import State
 from .growing import Growing
 from .jobs import Stopped
@@ -44,9 +44,15 @@ class CloneSession(VoiceDesk):
             self.source, self.model, self._kept = source, None, None
             note = self._model()
             trained = "" if note.trained else " It is untrained: what it makes sounds like noise."
-            return f"{note.name} is loaded: {note.memory_gb:.2f} GB, {note.dtype}.{trained}"
+            return f"{note.name} is loaded: {size_text(note.memory_gb)}, {note.dtype}.{trained}"
 
         return self._begin(lambda: None, work, State.LOADING)
+
+    def choose_model(self, source: str | None) -> None:
+        """The model to load when one is next needed; nothing happens if it is the one at hand."""
+        if not self.busy and (source or None) != (self.source or None):
+            self.source, self.model, self._kept = source, None, None
+            self.emit("model", None)
 
     def start(self, request: Request) -> bool:
         """Make `request.takes` takes; a job. Loads the model and encodes the voice first where that is needed."""
@@ -66,6 +72,11 @@ class CloneSession(VoiceDesk):
         if self.state is State.FAILED:
             raise BreezeLabError(self.status.text) from self._error
         return [take for take in self.takes if take.number > before]
+
+    def forget_take(self, number: int) -> None:
+        self.takes = [take for take in self.takes if take.number != number]
+        self.emit("takes", self.takes)
+        self.say("info", f"Take {number} was removed from the history.")
 
     def forget_takes(self) -> None:
         """Empty the history."""
@@ -133,7 +144,7 @@ class CloneSession(VoiceDesk):
         if self.clip is not None and take.seconds >= 0.5:
             take.likeness = compare(self.clip.chosen(), take.samples).timbre
         self.takes = [take, *self.takes]
-        self.emit("take", take)
+        self.emit("takes", self.takes)
         return take
 
     def _summary(self, made: list[Take], request: Request) -> str:

@@ -22,8 +22,8 @@ class VoiceDesk(Jobs):
     """Holds the model, too: a voice is encoded by the model's own codec."""
 
     def __init__(self, engine: Engine | None, source: str | None, shelf: Path | None, voices: Path | None):
-        super().__init__()
         self.engine: Engine = engine if engine is not None else BreezeEngine()
+        super().__init__(self.engine.close)
         self.notes = self.engine.notes
         self.source = source
         self.shelf = Shelf(shelf)

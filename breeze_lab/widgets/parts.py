@@ -1,0 +1,76 @@
+"""The small anywidgets that the studio is made of. Each also works alone in a cell."""
+
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import numpy as np
+import traitlets as t
+
+_HERE = Path(__file__).parent
+
+
+class Part(anywidget.AnyWidget):
+    _css = _HERE / "studio.css"
+
+    def on_message(self, kind: str, callback: Any) -> None:
+        """`callback(content)` for each message of this type from the page."""
+        self.on_msg(lambda _, content, buffers: callback(content) if content.get("type") == kind else None)
+
+
+class Prose(Part):
+    """A labelled text box; `chips` insert themselves at the cursor."""
+
+    _esm = _HERE / "prose.js"
+    label = t.Unicode().tag(sync=True)
+    value = t.Unicode().tag(sync=True)
+    placeholder = t.Unicode().tag(sync=True)
+    rows = t.Int(4).tag(sync=True)
+    chips = t.List(t.Unicode()).tag(sync=True)
+    chips_label = t.Unicode("Insert").tag(sync=True)
+    note = t.Unicode().tag(sync=True)
+    kind = t.Unicode("info").tag(sync=True)
+    disabled = t.Bool(False).tag(sync=True)
+
+
+class Wave(Part):
+    """A clip's waveform with a selection. `on_hear()` is asked for the WAV bytes of the selection."""
+
+    _esm = _HERE / "wave.js"
+    peaks = t.List(t.Float()).tag(sync=True)
+    seconds = t.Float(0.0).tag(sync=True)
+    start = t.Float(0.0).tag(sync=True)
+    end = t.Float(0.0).tag(sync=True)
+    told = t.Unicode().tag(sync=True)
+    kind = t.Unicode("info").tag(sync=True)
+    trimmable = t.Bool(True).tag(sync=True)
+
+    def send_wav(self, content: bytes) -> None:
+        self.send({"type": "wav"}, [content])
+
+
+class Board(Part):
+    """Status line, progress and folded traceback. `part` -1 means unknown."""
+
+    _esm = _HERE / "board.js"
+    kind = t.Unicode("info").tag(sync=True)
+    text = t.Unicode().tag(sync=True)
+    detail = t.Unicode().tag(sync=True)
+    state = t.Unicode("idle").tag(sync=True)
+    part = t.Float(-1.0).tag(sync=True)
+    figures = t.Unicode().tag(sync=True)
+
+
+class Takes(Part):
+    """Cards of takes; their WAV is sent when the page asks for it."""
+
+    _esm = _HERE / "takes.js"
+    items = t.List(t.Dict()).tag(sync=True)
+
+    def send_wav(self, number: int, why: str, file: str, content: bytes) -> None:
+        self.send({"type": "wav", "number": number, "why": why, "file": file}, [content])
+
+
+def as_float32(pcm: Any) -> np.ndarray:
+    """float32 [N] of the bytes that a page sent."""
+    return np.frombuffer(bytes(pcm), dtype="<f4").astype(np.float32)

@@ -1,0 +1,159 @@
+"""The page of a session: three cards, one status line. All that is done here is binding."""
+
+import html
+from typing import Any
+
+import ipywidgets as w
+
+from .clip import peaks
+from .engine import ModelNote, size_text
+from .events import Progress, Sound, State, Status
+from .fields import button, line, section
+from .jobs import BUSY
+from .parts import Board, Takes
+from .player import Player
+from .session import CloneSession
+from .takes import Take
+from .text_panel import TextPanel
+from .voice_panel import VoicePanel
+
+TITLE = "Clone a voice"
+
+
+class Studio:
+    """`widget` is what a cell shows; `session` is what it does."""
+
+    def __init__(self, session: CloneSession):
+        self.session = session
+        self.voice = VoicePanel(session)
+        self.text = TextPanel(session)
+        self.make = button("Make speech", "Speak the text in the chosen voice", "bl-primary")
+        self.stop = button("Stop", "Stop within a frame; what was made is kept", "bl-stop")
+        self.clear = button("Clear history", "Forget all takes", "bl-quiet")
+        self.board = Board()
+        self.player = Player()
+        self.takes = Takes()
+        self.model_line = w.HTML()
+        self.model_line.add_class("bl-modelline")
+        head = w.HBox([w.HTML(f"<h2>{TITLE}</h2>"), self.model_line])
+        head.add_class("bl-head")
+        sheet = w.Box(
+            [
+                self.voice.widget,
+                self.text.widget,
+                section("3. Listen", line(self.make, self.stop), self.board, self.player, wide=True),
+                section("4. Takes", self.takes, line(self.clear), wide=True),
+            ]
+        )
+        sheet.add_class("bl-sheet")
+        self.widget = w.VBox([head, sheet])
+        self.widget.add_class("bl-studio")
+        self._bind()
+        self.on_model(session.model)
+        self.on_status(session.status)
+        self.on_state(session.state)
+        self.on_takes(session.takes)
+
+    def _bind(self) -> None:
+        session, act = self.session, self.session.guard
+        self.make.on_click(lambda _: act(self._make))
+        self.stop.on_click(lambda _: act(self._stop))
+        self.clear.on_click(lambda _: session.forget_takes())
+        self.takes.on_message("wav", lambda content: act(self._send, content))
+        self.takes.on_message("seed", lambda content: act(self._use_seed, content["number"]))
+        self.takes.on_message("drop", lambda content: session.forget_take(content["number"]))
+        session.on("state", self.on_state)
+        session.on("status", self.on_status)
+        session.on("progress", self.on_progress)
+        session.on("sound", self.on_sound)
+        session.on("model", self.on_model)
+        session.on("clip", self.voice.on_clip)
+        session.on("voices", self.voice.on_voices)
+        session.on("takes", self.on_takes)
+
+    # --- page to session
+
+    def _make(self) -> None:
+        self.player.halt()
+        self.session.choose_model(self.text.model_source())
+        self.session.start(self.text.request())
+
+    def _stop(self) -> None:
+        self.player.halt()
+        self.session.stop()
+
+    def _send(self, content: dict[str, Any]) -> None:
+        take = self.session.take(content["number"])
+        self.takes.send_wav(take.number, content["why"], take.file_name(), take.wav())
+        if content["why"] == "save":
+            self.session.say("ok", f"Take {take.number} went to your downloads as {take.file_name()}.")
+
+    def _use_seed(self, number: int) -> None:
+        seed = self.session.take(number).seed
+        self.text.use_seed(seed)
+        self.session.say("info", f"Seed {seed} of take {number} is set and kept. Press “Make speech”.")
+
+    # --- session to page; these may run on the worker thread
+
+    def on_state(self, state: State) -> None:
+        busy = state in BUSY
+        self.board.state = str(state)
+        self.make.disabled, self.stop.disabled = busy, not busy
+        self.voice.on_busy(busy)
+        self.text.on_busy(busy)
+        if not busy or state is State.LOADING:
+            self.board.part, self.board.figures = -1.0, ""
+
+    def on_status(self, status: Status) -> None:
+        with self.board.hold_sync():
+            self.board.kind, self.board.text, self.board.detail = status.kind, status.text, status.detail
+
+    def on_progress(self, progress: Progress) -> None:
+        of = f"take {progress.take} of {progress.takes}, " if progress.takes > 1 else ""
+        figures = f"{of}{progress.seconds:.1f} s of about {progress.expected_s:.0f} s"
+        if progress.first_audio_s:
+            figures += f" · first sound {progress.first_audio_s:.2f} s · real-time factor {progress.rtf:.2f}"
+        with self.board.hold_sync():
+            self.board.part, self.board.figures = progress.part, figures
+
+    def on_sound(self, sound: Sound) -> None:
+        self.player.feed(
+            sound.samples,
+            sound.rate,
+            take=sound.take,
+            seed=sound.seed,
+            hold_s=sound.hold_s,
+            expected_s=sound.expected_s,
+            is_final=sound.is_final,
+        )
+
+    def on_model(self, model: ModelNote | None) -> None:
+        if model is None:
+            told = "The model is loaded when it is first needed"
+        else:
+            told = f"{html.escape(model.name)} · {size_text(model.memory_gb)} · {model.dtype}"
+            told += "" if model.trained else " · <b>untrained: it makes noise</b>"
+        self.model_line.value = told
+
+    def on_takes(self, takes: list[Take]) -> None:
+        self.takes.items = [card(take) for take in takes]
+
+
+def card(take: Take) -> dict[str, Any]:
+    """What the page shows of a take."""
+    speed = f"{take.rtf:.2f} real-time factor, first sound after {take.first_audio_s:.2f} s"
+    lines = [["Voice", take.voice or "made up by the model"], ["Seed", str(take.seed)]]
+    lines += [["Speed", speed + (" (first run, with warm-up)" if take.warm_up else "")]]
+    if take.request.instruct.strip():
+        lines += [["Manner", f"{take.request.instruct.strip()} (CFG {take.request.cfg_scale:g})"]]
+    if take.likeness is not None:
+        lines += [["Timbre", f"{take.likeness:.2f} alike to the clip (1 is the same)"]]
+    return {
+        "number": take.number,
+        "title": f"Take {take.number} · {take.seconds:.1f} s · {take.ending()}",
+        "text": take.request.text.strip(),
+        "lines": lines,
+        "peaks": peaks(take.samples, 160),
+        "seconds": take.seconds,
+        "file": take.file_name(),
+    }
