@@ -141,14 +141,19 @@ def make_random_codec(
         num_codebooks: K, to fit a language model.
         codebook_size: entries of each codebook; 2048 where not given, 128 for "tiny".
     """
-    data = random_config(shape, num_codebooks, codebook_size)
+    write_random(folder, random_config(shape, num_codebooks, codebook_size), seed)
+
+
+def write_random(folder: Path, data: dict[str, Any], seed: int) -> None:
+    """Write a random codec of the configuration `data`, a config.json object."""
     config = parse_config(data, "config.json")
     shapes = published_shapes(Qwen12HzCodec(config), config)
     keys = mx.random.split(mx.random.key(seed), len(shapes))
     tensors = {name: _draw(name, shapes[name], key) for name, key in zip(sorted(shapes), keys, strict=True)}
-    for name in [name for name in tensors if name.endswith(("embedding_sum", "embed_sum"))]:
-        usage = tensors[name.replace("embedding_sum", "cluster_usage").replace("embed_sum", "cluster_usage")]
-        tensors[name] = tensors[name] * usage[:, None]
+    for name in tensors:
+        if name.endswith("cluster_usage"):  # the sum that goes with the count
+            total = name.replace("cluster_usage", "embedding_sum" if "._codebook." in name else "embed_sum")
+            tensors[total] = tensors[total] * tensors[name][:, None]
     folder.mkdir(parents=True, exist_ok=True)
     write_tensors(folder / "model.safetensors", tensors)
     (folder / "config.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
