@@ -157,7 +157,7 @@ def lines(
     """
     figure, ax = _axes(ax)
     for index, (label, (x, y)) in enumerate(series.items()):
-        ax.plot(x, y, marker=MARKERS[index % len(MARKERS)], markersize=5, label=label)
+        ax.plot(x, y, marker=MARKERS[index % len(MARKERS)] if len(x) <= 30 else "", markersize=5, label=label)
     if limit is not None:
         ax.axhline(limit, color=COLORS["black"], linestyle="--", linewidth=1, label=limit_label or None)
     ax.set_xscale("log" if "x" in log else "linear")
@@ -211,17 +211,49 @@ def dots(
     return figure
 
 
-def grid_counts(counts: np.ndarray, title: str, xlabel: str, ylabel: str, ax: Axes | None = None) -> Figure:
-    """A matrix of small integers as cells: how often each position is computed at each step."""
-    figure, ax = _axes(ax, (5.2, 3.6))
-    ax.imshow(counts, cmap=mpl.colors.ListedColormap(["#F2F2F2", COLORS["blue"], COLORS["orange"]]), vmin=0, vmax=2)
-    ax.set_xticks(np.arange(counts.shape[1] + 1) - 0.5, minor=True)
-    ax.set_yticks(np.arange(counts.shape[0] + 1) - 0.5, minor=True)
-    ax.grid(which="minor", color="white", linewidth=1.5)
-    ax.tick_params(which="minor", length=0)
-    ax.set_xlabel(xlabel)
-    ax.set_ylabel(ylabel)
+def stacked(rows: Mapping[str, Mapping[str, float]], title: str, unit: str) -> Figure:
+    """Horizontal bars made of parts, from zero.
+
+    Args:
+        rows: bar label -> {part: number}, bars from top to bottom; the same parts get the same color and hatch.
+    """
+    figure, ax = _axes(None, (7.2, 1.3 + 0.42 * len(rows)))
+    parts = list(dict.fromkeys(part for row in rows.values() for part in row))
+    colors = list(COLORS.values())
+    for index, part in enumerate(parts):
+        for y, row in enumerate(rows.values()):
+            left = sum(row.get(before, 0.0) for before in parts[:index])
+            ax.barh(
+                y, row.get(part, 0.0), 0.62, left=left, color=colors[index], hatch=HATCHES[index], edgecolor="white"
+            )
+        ax.barh(0, 0, color=colors[index], hatch=HATCHES[index], edgecolor="white", label=part)
+    for y, row in enumerate(rows.values()):
+        ax.annotate(f" {number(sum(row.values()))}", (sum(row.values()), y), va="center")
+    ax.set_yticks(range(len(rows)), list(rows))
+    ax.invert_yaxis()
+    ax.margins(x=0.1)
+    ax.set_xlim(left=0)
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlabel(unit)
+    figure.legend(loc="outside lower center", ncols=len(parts))
     _title(figure, ax, title)
+    return figure
+
+
+def grids(cells: Mapping[str, np.ndarray], title: str, xlabel: str, ylabel: str) -> Figure:
+    """Matrices of zeros and ones beside each other: which position is computed at which step."""
+    figure, axes = plt.subplots(1, len(cells), figsize=(7.2, 3.6), squeeze=False)
+    for ax, (label, matrix) in zip(axes[0], cells.items(), strict=True):
+        ax.imshow(matrix, cmap=mpl.colors.ListedColormap(["#EDEDED", COLORS["blue"]]), vmin=0, vmax=1)
+        ax.set_xticks(np.arange(matrix.shape[1] + 1) - 0.5, minor=True)
+        ax.set_yticks(np.arange(matrix.shape[0] + 1) - 0.5, minor=True)
+        ax.grid(which="minor", color="white", linewidth=1.5)
+        ax.tick_params(which="both", length=0)
+        ax.spines[:].set_visible(False)
+        ax.set_title(label, fontsize=10, fontweight="normal", loc="center")
+        ax.set_xlabel(xlabel)
+    axes[0][0].set_ylabel(ylabel)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     return figure
 
 
@@ -248,7 +280,7 @@ def timeline(
     ax.set_xlim(left=0)
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel("milliseconds")
-    ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.55 / (0.42 * len(lanes))), ncols=len(colors))
+    figure.legend(loc="outside lower center", ncols=len(colors))
     _title(figure, ax, title)
     return figure
 

@@ -27,9 +27,20 @@ def test_lanes_of_a_frame_that_submits():
         seconds=0.008,
     )
     got = stalls.lanes(seen)
-    assert got.building == [(0, 6)] and got.working == [(1, 8)]
+    assert got.building == [(0, 1), (pytest.approx(1.1), 3), (pytest.approx(3.1), 6)]
+    assert got.submitting == [(1, pytest.approx(1.1)), (3, pytest.approx(3.1))] and got.working == [(1, 8)]
     assert got.idle == pytest.approx(1 / 8)
     assert set(got.for_plot()) == {"host", "device"}
+
+
+def test_lanes_of_a_loop_one_frame_ahead_never_run_dry():
+    seen = HostReads(
+        reads=events("tolist", (0.003, 0.004), (0.006, 0.007)),
+        submits=events("async_eval", (0.001, 0.001), (0.002, 0.002), (0.005, 0.005)),
+        seconds=0.008,
+    )
+    assert stalls.lanes(seen, submits_a_read=1).working == [(1, 8)], "one stays queued behind each read"
+    assert stalls.lanes(seen).working == [(1, 4), (5, 7)]
 
 
 def test_gain_is_two_at_most_and_one_at_the_ends():
@@ -44,3 +55,8 @@ def test_watch_sees_the_last_run_only():
     runs = []
     seen = stalls.watch(lambda: runs.append(mx.array(1).item()), warmup=3)
     assert len(runs) == 4 and seen.count == 1
+
+
+def test_a_chain_reads_each_or_the_last():
+    each, last = stalls.read_cost(chain=5, repeat=2)
+    assert len(each.samples) == len(last.samples) == 2

@@ -72,3 +72,9 @@ def test_copies_in_another_dtype_leave_the_original(depth, frame):
     assert twin.model.norm.weight.dtype == mx.bfloat16 and depth.model.norm.weight.dtype == mx.float32
     near = walks.cached_logits(twin, frame[0], frame[1].astype(mx.bfloat16)).astype(mx.float32)
     assert 0 < float(mx.abs(near - walks.cached_logits(depth, *frame)).max()) < 0.3
+
+
+def test_step_times_has_a_row_a_round_and_a_column_a_step(depth, frame):
+    times = walks.step_times(depth, frame[0][:1], frame[1][:1], repeat=2)
+    assert set(times) == {"recompute", "cached"}
+    assert all(t.shape == (2, K - 1) and (t > 0).all() for t in times.values())

@@ -49,7 +49,9 @@ def test_spectrogram_has_its_peak_at_the_tone():
 
 
 def test_other_figures_draw():
-    plots.grid_counts(np.tri(4, dtype=int), "t", "x", "y")
+    plots.grids({"a": np.tri(4, dtype=int), "b": np.eye(4)}, "t", "x", "y")
+    plots.stacked({"a": {"p": 1.0, "q": 2.0}, "b": {"q": 1.0}}, "t", "ms")
+    plots.dots({"a": {"x": 1e-3, "y": 0.0}, "b": {"y": 1.0}}, "t", "err", recorded=["b"], limits={"x": 1e-2})
     plots.timeline({"host": {"builds": [(0, 1)], "waits": [(1, 2)]}, "device": {"works": [(1, 2)]}}, "t",
                    {"builds": "blue", "waits": "orange", "works": "green"})  # fmt: skip
     plots.spectrograms({"a": np.ones(2400), "b": np.zeros(2400)}, "t")
@@ -70,3 +72,12 @@ def test_show_displays_figure_then_sentence_and_closes(monkeypatch):
     plots.show(figure, "what\n is   seen")
     assert shown[0] is figure and shown[1].data == "*what is seen*"
     assert not plots.plt.get_fignums()
+
+
+def test_stacked_parts_add_up():
+    figure = plots.stacked({"a": {"p": 1.0, "q": 2.0}, "b": {"q": 1.0}}, "t", "ms")
+    ends = {}
+    for bar in figure.axes[0].patches:
+        y = round(bar.get_y() + bar.get_height() / 2)
+        ends[y] = max(ends.get(y, 0), bar.get_x() + bar.get_width())
+    assert ends == {0: 3.0, 1: 1.0}

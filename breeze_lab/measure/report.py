@@ -41,7 +41,14 @@ def verdict(what: str, guess: float, measured: float, unit: str = "") -> Any:
     from IPython.display import Markdown
 
     off = max(guess, measured) / max(min(guess, measured), 1e-30)
-    words = "Spot on." if off < 1.25 else "Close." if off < 2 else f"Off by a factor of {number(off)}."
+    whole = isinstance(guess, int) and isinstance(measured, int)
+    words = (
+        "Spot on."
+        if off < 1.25 and (guess == measured or not whole)
+        else "Close."
+        if off < 2
+        else f"Off by a factor of {number(off)}."
+    )
     one, other = (f"**{number(value)}{unit}**" for value in (guess, measured))
     return Markdown(f"{what}: you guessed {one}, measured {other}. {words}")
 

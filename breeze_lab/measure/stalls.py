@@ -7,10 +7,15 @@ the longer of the two.  Hence reads cost most where both are alike, and nothing 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import mlx.core as mx
 
 from .host_reads import HostReads, count_host_reads
 from .timing import Timing, alternate
+
+if TYPE_CHECKING:
+    from ..checkpoint import SpeechModel
 
 Spans = list[tuple[float, float]]
 
@@ -19,19 +24,19 @@ Spans = list[tuple[float, float]]
 class Lanes:
     """Spans in milliseconds from the start of the block.
 
-    building: the host runs Python. waiting: the host stands still in a read. working: the device has work handed to it
-    and not yet read back; without an asynchronous submit that is the time of the read itself.
+    building: the host runs Python. submitting: inside `async_eval`, which blocks while the device's queue is full.
+    waiting: it stands still in a read. working: the device has work handed to it and not yet read back; without an
+    asynchronous submit that is the time of the read itself.
     """
 
     building: Spans
+    submitting: Spans
     waiting: Spans
     working: Spans
 
     def for_plot(self) -> dict[str, dict[str, Spans]]:
-        return {
-            "host": {"builds the graph": self.building, "waits for a value": self.waiting},
-            "device": {"has work": self.working},
-        }
+        host = {"builds": self.building, "submits": self.submitting, "waits for a value": self.waiting}
+        return {"host": host, "device": {"has work": self.working}}
 
     @property
     def idle(self) -> float:
@@ -40,18 +45,31 @@ class Lanes:
         return 1 - sum(b - a for a, b in self.working) / end
 
 
-def lanes(seen: HostReads) -> Lanes:
-    """Spans of host and device from the events of a `count_host_reads` block."""
+LANE_COLORS = {"builds": "blue", "submits": "sky", "waits for a value": "orange", "has work": "green"}
+
+
+def lanes(seen: HostReads, submits_a_read: int | None = None) -> Lanes:
+    """Spans of host and device from the events of a `count_host_reads` block.
+
+    Args:
+        submits_a_read: how many submits a read waits for; None for all before it.
+    """
     waits = sorted((1e3 * e.start, 1e3 * e.end) for e in seen.reads + seen.waits)
-    submits = sorted(1e3 * e.start for e in seen.submits)
-    edges = [0.0, *(t for span in waits for t in span), 1e3 * seen.seconds]
+    submits = sorted((1e3 * e.start, 1e3 * e.end) for e in seen.submits)
+    end = 1e3 * seen.seconds
+    edges = [0.0, *(t for span in sorted(waits + submits) for t in span), end]
     building = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
     working: Spans = []
-    for start, end in waits:
-        since = working[-1][1] if working else 0.0
-        queued = [t for t in submits if since <= t <= start]
-        working.append((queued[0] if queued else start, end))
-    return Lanes(building, waits, working)
+    since, queued = 0.0, 0
+    for start, stop, is_read in sorted([(*w, True) for w in waits] + [(*s, False) for s in submits]):
+        if queued == 0:
+            since = start
+        queued = max(0, queued - (submits_a_read or queued)) if is_read else queued + 1
+        if is_read and queued == 0:
+            working.append((since, stop))
+    if queued:
+        working.append((since, end))
+    return Lanes(building, submits, waits, working)
 
 
 def watch(run: Callable[[], Any], warmup: int = 2) -> HostReads:
@@ -100,3 +118,42 @@ def step_costs(seen: HostReads) -> StepCosts:
 def compare(work: Callable[[str], Any], methods: Mapping[str, str] | list[str], repeat: int = 9) -> dict[str, Timing]:
     """Frame times of several rungs, in turns."""
     return alternate({name: lambda name=name: work(name) for name in methods}, repeat)
+
+
+def read_cost(chain: int = 100, repeat: int = 9) -> tuple[Timing, Timing]:
+    """A chain of tiny additions: each result read by the host, and only the last one."""
+    x = mx.zeros((8,))
+    mx.eval(x)
+
+    def each() -> None:
+        y = x
+        for _ in range(chain):
+            y = y + 1
+            y[0].item()
+
+    def last() -> None:
+        y = x
+        for _ in range(chain):
+            y = y + 1
+        y[0].item()
+
+    times = alternate({"each": each, "last": last}, repeat)
+    return times["each"], times["last"]
+
+
+def watch_loop(
+    model: "SpeechModel", text: str, *, ahead: bool, frames: int = 6, seed: int = 7
+) -> tuple[HostReads, list[list[int]]]:
+    """The frame loop with the rung "device", watched: one frame ahead, or each frame read before the next is built."""
+    from ..generate import FrameLoop
+    from ..prompt import PromptBuilder
+    from ..samplers import KeySequence, Sampling
+
+    prompt = PromptBuilder(model, instruct=None, guided=False, speaker="S0").build(text)
+    for limit in (2, frames):  # two frames to warm up
+        loop = FrameLoop(model, KeySequence(seed), Sampling(), 1.0, "device", limit, None)
+        loop.ahead = ahead
+        loop.prefill(prompt)
+        with count_host_reads() as seen:
+            codes = list(loop.frames())
+    return seen, codes

@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
@@ -190,12 +190,14 @@ class Flips:
     sampled: float
 
 
-def flip_rates(logits: np.ndarray, error: float, draws: int = 32, temperature: float = 0.9, seed: int = 0) -> Flips:
-    """How often noise of size `error` in the logits changes the code.
+def flip_rates(
+    logits: np.ndarray, errors: Sequence[float], draws: int = 64, temperature: float = 0.9, seed: int = 0
+) -> list[Flips]:
+    """How often noise in the logits changes the code, for several sizes of noise.
 
     Args:
         logits: [N, V] in any float dtype.
-        error: each logit gets independent noise, uniform in [-error, error].
+        errors: each logit gets independent noise, uniform in [-error, error].
         draws: sampled choices a row. Both sides use the same Gumbel draws, as the same random key would give.
         temperature: of the sampled choice.
 
@@ -203,20 +205,20 @@ def flip_rates(logits: np.ndarray, error: float, draws: int = 32, temperature: f
     """
     rng = np.random.default_rng(seed)
     logits = np.asarray(logits, np.float64)
-    sampled = [_swap(logits / temperature + rng.gumbel(size=logits.shape), error / temperature) for _ in range(draws)]
-    return Flips(len(logits), float(_swap(logits, error).mean()), float(np.mean(sampled)))
+    sure = _gap(logits)
+    drawn = np.stack([_gap(logits / temperature + rng.gumbel(size=logits.shape)) for _ in range(draws)])
+    return [Flips(len(logits), _swap(sure, e), _swap(drawn, e / temperature)) for e in errors]
 
 
-def _swap(scores: np.ndarray, error: float) -> np.ndarray:
-    """Chance a row [V] that noise uniform in +-error on each score swaps the best two.
-
-    The difference of two such noises is triangular on +-2 error; it must exceed the gap.
-    """
+def _gap(scores: np.ndarray) -> np.ndarray:
+    """Distance of the best two of each row [..., V]."""
     best = np.partition(scores, -2, axis=-1)[..., -2:]
-    gap = best[..., 1] - best[..., 0]
-    if error == 0:
-        return np.zeros(gap.shape)
-    return np.maximum(2 * error - gap, 0.0) ** 2 / (8 * error**2)
+    return best[..., 1] - best[..., 0]
+
+
+def _swap(gap: np.ndarray, error: float) -> float:
+    """Mean chance that noise uniform in +-error on both scores closes the gap: their difference is triangular."""
+    return 0.0 if error == 0 else float(np.mean(np.maximum(2 * error - gap, 0.0) ** 2 / (8 * error**2)))
 
 
 def suggest(reference: np.ndarray, dtype: str, depth: int) -> float:

@@ -4,6 +4,7 @@ Shapes: B batch, F frames, K codebooks, C backbone channels, V ids a codebook.
 """
 
 import copy
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy as np
 
 from ..frames import METHODS, HostReads, next_logits, start_frame, step_logits
 from ..samplers import KeySequence, Sampling, draw, reserved_mask
+from .timing import Timing, alternate
 
 if TYPE_CHECKING:
     from ..checkpoint import SpeechModel
@@ -48,6 +50,45 @@ def cached_logits(depth: Any, codes: mx.array, hidden: mx.array) -> mx.array:
     caches = depth.make_cache()
     start_frame(depth, hidden, caches)
     return mx.stack([step_logits(depth, codes[:, n], caches) for n in range(codes.shape[1] - 1)], axis=1)
+
+
+def step_times(depth: Any, codes: mx.array, hidden: mx.array, repeat: int = 7) -> dict[str, np.ndarray]:
+    """Seconds of each step of both walks, in turns: name -> float64 [repeat, K - 1], the first round left out."""
+    steps = range(1, codes.shape[1])
+    out: dict[str, list[list[float]]] = {"recompute": [], "cached": []}
+    for _ in range(repeat + 1):
+        caches = depth.make_cache()
+        start_frame(depth, hidden, caches)
+        mx.eval([cache.keys for cache in caches])
+        out["cached"].append([_seconds(step_logits, depth, codes[:, n - 1], caches) for n in steps])
+        out["recompute"].append([_seconds(next_logits, depth, codes[:, :n], hidden) for n in steps])
+    return {name: np.array(rounds[1:]) for name, rounds in out.items()}
+
+
+def _seconds(fn: Callable[..., mx.array], *args: Any) -> float:
+    start = time.perf_counter()
+    mx.eval(fn(*args))
+    return time.perf_counter() - start
+
+
+def frame_parts(model: "SpeechModel", repeat: int = 7) -> dict[str, Timing]:
+    """What one frame is made of, timed in turns: depth by recompute and cached, the backbone's step, the codec."""
+    work = FrameWork.of(model)
+    lm, codec = model.lm, model.codec
+    width = model.config.backbone.hidden_size
+    caches, state = lm.backbone_model.make_cache(), codec.make_state()
+    x = mx.zeros((1, 1, width), model.dtype)
+    mx.eval(lm.backbone_model(mx.zeros((1, 100, width), model.dtype), caches))
+    codes = mx.zeros((1, codec.num_codebooks), mx.int32)
+    return alternate(
+        {
+            "depth, recompute": lambda: work("recompute"),
+            "depth, cached": lambda: work("cached"),
+            "backbone": lambda: lm.lm_head(lm.backbone_model(x, caches)),
+            "codec": lambda: codec.decode_step(codes, state),
+        },
+        repeat,
+    )
 
 
 def as_dtype(module: nn.Module, dtype: mx.Dtype = mx.float32) -> Any:
