@@ -7,7 +7,7 @@ import hashlib
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import mlx.core as mx
 import numpy as np
@@ -128,7 +128,8 @@ class Voice:
         if not path.is_file():
             raise BreezeLabError(f"there is no voice file {path}. Make one with Voice.from_audio(...).save(path).")
         check_complete(path)
-        tensors, metadata = mx.load(str(path), format="safetensors", return_metadata=True)  # type: ignore[misc]
+        loaded = mx.load(str(path), format="safetensors", return_metadata=True)
+        tensors, metadata = cast(tuple[dict[str, mx.array], dict[str, str]], loaded)
         if metadata.get("format") != FORMAT or "codes" not in tensors:
             raise BreezeLabError(f"{path} is not a breeze_lab voice. Make one with Voice.from_audio(...).save(path).")
         if metadata.get("version") != VERSION:
@@ -181,7 +182,7 @@ def codec_id(codec: Codec) -> str:
 
     Names, shapes and the first values, rounded to bfloat16: equal for the same weights held as float32 or bfloat16.
     """
-    parameters = sorted(tree_flatten(codec.parameters()))
+    parameters = sorted(cast(list[tuple[str, mx.array]], tree_flatten(codec.parameters())))
     first = mx.concatenate([p.reshape(-1)[:4].astype(mx.bfloat16).astype(mx.float32) for _, p in parameters])
     digest = hashlib.sha256("".join(f"{name}{list(p.shape)}" for name, p in parameters).encode())
     digest.update(np.asarray(first, dtype="<f4").tobytes())

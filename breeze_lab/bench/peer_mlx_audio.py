@@ -10,6 +10,7 @@ import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from clock import FRAME_SECONDS, answer, timed
@@ -24,7 +25,7 @@ from mlx_audio.tts.utils import load_model
 
 def main() -> None:
     job = json.load(sys.stdin)
-    model = load_model(Path(job["folder"]))
+    model: Any = load_model(Path(job["folder"]))
     samples_a_frame = round(FRAME_SECONDS * 24000)
 
     def stream(frames: int) -> Iterator[int]:

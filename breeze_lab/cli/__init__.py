@@ -13,12 +13,13 @@ EXIT_OK, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 2, 130
 
 def build_parser() -> Parser:
     """The whole command line; tests and documentation read it too."""
+    from ..measure import record
     from . import bench, folders, info, lab, speak
 
     parser = Parser(prog="breeze-lab", description="Codec-language-model speech in MLX.")
     parser.add_argument("--version", action="version", version=f"breeze-lab {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (speak, bench, info, lab, folders):
+    for module in (speak, bench, record, info, lab, folders):
         module.add(commands)
     return parser
 
