@@ -94,16 +94,12 @@ def clip_from_bytes(content: bytes, name: str) -> Clip:
             f"{name} has {len(content) / 1e6:.1f} MB; the page can pass on {UPLOAD_LIMIT / 1e6:.0f} MB. "
             "Drop it into the file browser and put its path into the path box."
         )
-    suffix = Path(name).suffix.lower()
-    if suffix not in SUFFIXES:
+    if Path(name).suffix.lower() not in SUFFIXES:
         raise BreezeLabError(f"{name}: only WAV, FLAC, OGG and MP3 can be read. {convert_hint(name)}")
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"clip{suffix}"
+        path = Path(folder) / (Path(name).name[-100:])
         path.write_bytes(content)
-        try:
-            return clip_from_file(path, "upload", name)
-        except BreezeLabError as error:
-            raise BreezeLabError(str(error).replace(str(path), name)) from error
+        return clip_from_file(path, "upload", name)
 
 
 def trim(clip: Clip, start: float, end: float) -> Clip:
@@ -165,7 +161,7 @@ def pace_hint(transcript: str, clip: Clip) -> tuple[str, str]:
         )
     if pace > LETTERS_A_SECOND[1]:
         return "warn", (
-            f"{said} are more than in speech (about {USUAL_PACE:.0f}): the transcript seems to hold words that the clip "
-            "does not. Shorten the transcript, or choose more of the clip."
+            f"{said} are more than in speech (about {USUAL_PACE:.0f}): the transcript seems to hold words that are not "
+            "in the clip. Shorten the transcript, or choose more of the clip."
         )
     return "ok", f"{said}: transcript and clip fit."

@@ -30,7 +30,7 @@ def line(*children: w.Widget) -> w.HBox:
 
 
 def panel(*children: w.Widget) -> w.VBox:
-    box = w.VBox(children, layout=w.Layout(gap="10px"))
+    box = w.VBox(children)
     box.add_class("bl-panel")
     return box
 

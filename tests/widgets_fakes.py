@@ -1,0 +1,85 @@
+"""A speech engine for tests of the widget: it hums, slowly on demand, and remembers what it was asked."""
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from breeze_lab.widgets.engine import ModelNote
+
+RATE, FRAME = 24_000, 1920
+
+
+@dataclass
+class Piece:
+    samples: np.ndarray
+    is_final: bool
+    finish_reason: str | None
+
+
+@dataclass
+class Hum:
+    transcript: str
+    seconds: float
+    name: str = ""
+
+
+@dataclass
+class FakeEngine:
+    frames: int = 10
+    gate: threading.Semaphore | None = None  # one release a frame, where the test keeps the pace
+    fail_at: int | None = None
+    fail_load: Exception | None = None
+    notes: list[str] = field(default_factory=list)
+    calls: list[Any] = field(default_factory=list)
+    threads: set[str] = field(default_factory=set)
+    started: threading.Event = field(default_factory=threading.Event)
+    closed: bool = False
+
+    def _seen(self, *call: Any) -> None:
+        self.calls.append(call)
+        self.threads.add(threading.current_thread().name)
+
+    def load(self, source):
+        self._seen("load", source)
+        if self.fail_load:
+            raise self.fail_load
+        return ModelNote(name=source or "Hum", source=source or "hum", memory_gb=0.01, dtype="float32")
+
+    def encode(self, samples, transcript, name):
+        self._seen("encode", len(samples), transcript, name)
+        return Hum(transcript, len(samples) / RATE, name)
+
+    def stream(self, request, voice, seed, cancel):
+        self._seen("stream", request.text, voice, seed)
+        for frame in range(self.frames):
+            self.started.set()
+            if self.gate is not None:
+                assert self.gate.acquire(timeout=10)
+            if cancel.is_set():
+                yield Piece(np.zeros(0, np.float32), True, "cancelled")
+                return
+            if frame == self.fail_at:
+                raise RuntimeError("logits are not numbers")
+            t = (np.arange(FRAME) + frame * FRAME) / RATE
+            samples = (0.3 * np.sin(2 * np.pi * (100 + seed) * t)).astype(np.float32)
+            last = frame == self.frames - 1
+            yield Piece(samples, last, "eos" if last else None)
+
+    def save_voice(self, voice, path, name):
+        self._seen("save", name)
+        Path(path).write_text(f"{name}\n{voice.transcript}\n{voice.seconds}")
+
+    def load_voice(self, path):
+        self._seen("load_voice", Path(path).name)
+        name, transcript, seconds = Path(path).read_text().split("\n")
+        return Hum(transcript, float(seconds), name)
+
+    def close(self):
+        self.closed = True
+        self._seen("close")
+
+    def count(self, kind: str) -> int:
+        return sum(call[0] == kind for call in self.calls)
