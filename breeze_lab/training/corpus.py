@@ -13,7 +13,7 @@ was stopped goes on with the next shard, and `--rank R --ranks N` splits it over
 import argparse
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -110,9 +110,8 @@ class ShardWriter:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, audio: np.ndarray, **row) -> None:
-        audio = trim(audio)
-        audio = audio / max(1.0, float(np.abs(audio).max()) / 0.97)
-        self.audio.append(np.round(audio * 32767).astype(np.int16))
+        audio = as_int16(trim(audio))
+        self.audio.append(audio)
         self.rows.append({"start": self.start, "samples": len(audio), **row})
         self.start += len(audio)
         if len(self.rows) == SHARD:
@@ -126,22 +125,66 @@ class ShardWriter:
             self.number, self.audio, self.rows, self.start = self.number + 1, [], [], 0
 
 
+def read_shard(path: Path) -> Iterator[tuple[dict, np.ndarray]]:
+    """(row, int16 [samples]) of every utterance of a shard, given its .jsonl."""
+    audio = np.load(path.with_suffix(".npy"), mmap_mode="r")
+    for line in path.read_text().splitlines():
+        row = json.loads(line)
+        yield row, audio[row["start"] : row["start"] + row["samples"]]
+
+
 def read_shards(folder: Path) -> Iterator[tuple[dict, np.ndarray]]:
-    """(row, int16 [samples]) of every utterance of a folder, in order of the shards' names."""
+    """The same for all shards of a folder, in order of their names."""
     for path in sorted(Path(folder).glob("*.jsonl")):
-        audio = np.load(path.with_suffix(".npy"), mmap_mode="r")
-        for line in path.read_text().splitlines():
-            row = json.loads(line)
-            yield row, audio[row["start"] : row["start"] + row["samples"]]
+        yield from read_shard(path)
+
+
+def opus_chunks(folder: Path, packs: Sequence[str], held_texts: Sequence[str], held_voices: bool = False) -> list[list[dict]]:
+    """Rows of the first corpus, by SHARD: only training voices or only held-out ones, no poor ones, no held-out text."""
+    table, held = teachers.mixes(list(packs)), {t.lower() for t in held_texts}
+    rows = []
+    for line in (Path(folder) / "manifest.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        voice = row["voice"]
+        poor = voice.startswith("ext") or voice in teachers.POOR_PACKS or row["text"].lower() in held
+        if not poor and teachers.held_out(voice, table) == held_voices:
+            gender = teachers.voice_gender(voice, table)
+            path = str(Path(folder) / row["file"])
+            rows.append({"path": path, "text": row["text"], "voice": voice, "gender": gender, "speed": 1.0, "teacher": "kokoro"})
+    return [rows[i : i + SHARD] for i in range(0, len(rows), SHARD)]
+
+
+def read_opus(rows: Sequence[dict]) -> Iterator[tuple[dict, np.ndarray]]:
+    """(row, int16 [samples]) of rows whose `path` is a sound file; trimmed. A file that is not there is passed over."""
+    import soundfile as sf
+
+    for row in rows:
+        if Path(row["path"]).exists():
+            yield row, as_int16(trim(sf.read(row["path"], dtype="float32")[0]))
+
+
+def speak_lines(lines: Sequence[Line]) -> Iterator[tuple[dict, np.ndarray]]:
+    """(row, int16 [samples]) of lines spoken by hibari."""
+    teacher = teachers.hibari()
+    for line in lines:
+        phonemes = teacher.model.g2p(line.text)
+        if 3 <= len(phonemes) <= 400:
+            audio = teacher.speak(phonemes, line.voice, line.speed)
+            yield {**asdict(line), "gender": "female", "teacher": "hibari"}, as_int16(trim(audio))
+
+
+def as_int16(audio: np.ndarray) -> np.ndarray:
+    """float32 -> int16, turned down where it would clip."""
+    return np.round(audio / max(1.0, float(np.abs(audio).max()) / 0.97) * 32767).astype(np.int16)
 
 
 def speak(args: argparse.Namespace) -> None:
     from hibari.g2p import G2P
 
     train, held = read_texts(args.texts)
-    lines = (
-        plan_heldout(held) if args.plan == "heldout" else {"voices": plan_voices, "heart": plan_heart}[args.plan](train)
-    )
+    plans = {"voices": plan_voices, "heart": plan_heart, "heldout": plan_heldout}
+    texts = held if args.plan == "heldout" else train
+    lines = plans[args.plan](texts) if args.seed is None else plans[args.plan](texts, args.seed)
     teacher = teachers.Hibari() if args.teacher == "hibari" else teachers.Kokoro(args.packs, args.cache or args.packs)
     g2p = {False: G2P(), True: G2P(british=True)}
     packs = sorted(p.stem for p in Path(args.packs).glob("*.bin")) if args.packs else []
@@ -174,24 +217,13 @@ def speak(args: argparse.Namespace) -> None:
 
 def import_opus(args: argparse.Namespace) -> None:
     """The first corpus (Opus files and manifest.jsonl) as shards; poor voices and extrapolated ones are left out."""
-    import soundfile as sf
-
     _, held_texts = read_texts(args.texts)
-    held_texts = {t.lower() for t in held_texts}
     packs = sorted(p.stem for p in Path(args.packs).glob("*.bin"))
-    table = teachers.mixes(packs)
-    train, held = ShardWriter(args.out, "old"), ShardWriter(Path(args.out) / "heldout", "old")
-    for line in (Path(args.opus) / "manifest.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        voice = row["voice"]
-        if voice.startswith("ext") or voice in teachers.POOR_PACKS or row["text"].lower() in held_texts:
-            continue
-        audio, _ = sf.read(Path(args.opus) / row["file"], dtype="float32")
-        writer = held if teachers.held_out(voice, table) else train
-        gender = teachers.voice_gender(voice, table)
-        writer.add(audio, teacher="kokoro", gender=gender, text=row["text"], voice=voice, speed=row.get("speed", 1.0))
-    train.flush()
-    held.flush()
+    for held, writer in ((False, ShardWriter(args.out, "old")), (True, ShardWriter(Path(args.out) / "heldout", "old"))):
+        for chunk in opus_chunks(args.opus, packs, held_texts, held):
+            for row, audio in read_opus(chunk):
+                writer.add(audio.astype(np.float32) / 32767, **{k: v for k, v in row.items() if k != "path"})
+        writer.flush()
 
 
 def main() -> None:
@@ -204,6 +236,7 @@ def main() -> None:
     p.add_argument("--out", type=Path, required=True)
     p.add_argument("--packs", type=Path, help="folder of Kokoro's voice packs")
     p.add_argument("--cache", type=Path, help="where Kokoro's joined model is kept (default: beside the packs)")
+    p.add_argument("--seed", type=int, help="another plan of the same kind")
     p.add_argument("--rank", type=int, default=0)
     p.add_argument("--ranks", type=int, default=1)
     p.add_argument("--hours", type=float, default=1e9, help="stop after so much speech (this process)")

@@ -8,6 +8,7 @@ by averaging two (`mix*`) or by drawing from the Gaussian of the packs' means pe
 new person and costs no quality.
 """
 
+import functools
 import hashlib
 import importlib.util
 import json
@@ -120,3 +121,9 @@ class Hibari:
     def speak(self, phonemes: str, voice: str, speed: float) -> np.ndarray:
         """Phonemes -> float32 [N] at 24 kHz; `voice` is ignored, there is one."""
         return self.model.from_phonemes(phonemes, speed, seed=len(phonemes))
+
+
+@functools.cache
+def hibari() -> Hibari:
+    """One hibari for the process."""
+    return Hibari()
