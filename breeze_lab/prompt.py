@@ -58,7 +58,7 @@ def split_text(text: str, limit: int) -> list[str]:
     """
     pieces: list[str] = []
     for part in _parts(text, limit, (_SENTENCE_END, _CLAUSE_END, _SPACE)):
-        if pieces and (not part.strip() or spoken_length(pieces[-1] + part) <= limit):
+        if pieces and (not part.strip() or spoken_length((pieces[-1] + part).strip()) <= limit):
             pieces[-1] += part
         else:
             pieces.append(part)
@@ -68,7 +68,7 @@ def split_text(text: str, limit: int) -> list[str]:
 
 
 def _parts(text: str, limit: int, separators: tuple[re.Pattern[str], ...]) -> list[str]:
-    if spoken_length(text) <= limit:
+    if spoken_length(text.strip()) <= limit:
         return [text]
     if not separators:
         size = max(1, limit // (3 if _WIDE.search(text) else 1))

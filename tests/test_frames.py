@@ -1,0 +1,87 @@
+"""The ladder: the cached walk is the recompute walk, and keeping codes on the device changes no draw."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from breeze_lab.frames import METHODS, HostReads, next_logits, start_frame, step_logits
+from breeze_lab.measure.host_reads import count_host_reads
+from breeze_lab.samplers import KeySequence, Sampling, draw, reserved_mask
+
+
+@pytest.fixture
+def depth(tiny):
+    return tiny.lm.depth_decoder
+
+
+def hidden_states(seed, count=1):
+    rng = np.random.default_rng(seed)
+    return [mx.array(rng.normal(size=(1, 64)).astype(np.float32)) for _ in range(count)]
+
+
+def frame(model, method, seed, branches, scale=2.0):
+    """Codes of one frame, and the host reads counted by the frame itself and by a counter outside."""
+    config, keys, reads = model.config, KeySequence(seed), HostReads()
+    mask = reserved_mask(config.vocab_size, config.codec_vocab_size, config.vocab_size)
+    first = mx.array([seed % config.codec_vocab_size])
+    mx.eval(first, branches)
+    with count_host_reads() as outside:
+        codes = METHODS[method](
+            model.lm.depth_decoder, first, branches, lambda x: draw(x + mask, keys, Sampling()), scale, reads
+        )
+    return np.array(codes), reads.count, outside.count
+
+
+def test_every_head_of_the_cached_walk_equals_the_recomputed_one(depth):
+    (hidden,) = hidden_states(0)
+    codes = mx.array(np.random.default_rng(1).integers(0, 128, (1, 15)))
+    caches = depth.make_cache()
+    start_frame(depth, hidden, caches)
+    for n in range(1, 16):
+        assert {cache.offset for cache in caches} == {n}  # one position a step
+        step = np.array(step_logits(depth, codes[:, n - 1], caches))
+        whole = np.array(next_logits(depth, codes[:, :n], hidden))
+        np.testing.assert_allclose(step, whole, rtol=1e-5, atol=1e-5 * np.abs(whole).max())
+    assert {cache.offset for cache in caches} == {16}
+
+
+def test_logits_depend_on_every_code_before_them(depth):
+    (hidden,) = hidden_states(0)
+    codes = np.random.default_rng(2).integers(0, 128, (1, 15))
+    base = np.array(next_logits(depth, mx.array(codes), hidden))
+    for position in range(15):
+        changed = codes.copy()
+        changed[0, position] = (changed[0, position] + 1) % 128
+        assert np.abs(np.array(next_logits(depth, mx.array(changed), hidden)) - base).max() > 1e-3
+
+
+@pytest.mark.parametrize("branches", [1, 2])
+@pytest.mark.parametrize("seed", range(4))
+def test_all_rungs_draw_the_same_codes(tiny, branches, seed):
+    hidden = hidden_states(seed, branches)
+    want, _, _ = frame(tiny, "recompute", seed, hidden)
+    for method in METHODS:
+        codes, _, _ = frame(tiny, method, seed, hidden)
+        np.testing.assert_array_equal(codes, want, err_msg=method)
+
+
+@pytest.mark.parametrize(("method", "reads"), [("recompute", 16), ("cached", 16), ("device", 0)])
+def test_host_reads_of_a_frame_by_an_independent_counter(tiny, method, reads):
+    _, own, outside = frame(tiny, method, 3, hidden_states(3))
+    assert own == outside == reads
+
+
+def test_guidance_scale_one_is_the_conditional_branch_and_zero_the_other(tiny):
+    cond, uncond = hidden_states(5, 2)
+    alone, other = frame(tiny, "device", 5, [cond])[0], frame(tiny, "device", 5, [uncond])[0]
+    np.testing.assert_array_equal(frame(tiny, "device", 5, [cond, uncond], scale=1.0)[0], alone)
+    np.testing.assert_array_equal(frame(tiny, "device", 5, [cond, uncond], scale=0.0)[0], other)
+    assert (alone != other).any()
+
+
+def test_frames_share_nothing(tiny):
+    hidden = hidden_states(7)
+    before, _, _ = frame(tiny, "device", 7, hidden)
+    frame(tiny, "device", 8, hidden_states(8))
+    after, _, _ = frame(tiny, "device", 7, hidden)
+    np.testing.assert_array_equal(before, after)
