@@ -166,7 +166,13 @@ def lines(
         ax.set_ylim(bottom=0)
     ax.set_xlabel(xlabel + (" (log scale)" if "x" in log else ""))
     ax.set_ylabel(ylabel + (" (log scale)" if "y" in log else ""))
-    if len(series) > 1 or limit_label:
+    ticks = sorted({float(value) for x, _ in series.values() for value in x})
+    if "x" in log and len(ticks) <= 10:
+        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        ax.xaxis.set_minor_locator(mpl.ticker.NullLocator())
+    if len(series) + bool(limit_label) > 2:
+        ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    elif len(series) > 1 or limit_label:
         ax.legend()
     _title(figure, ax, title)
     return figure

@@ -29,6 +29,20 @@ def machine_table(model: "SpeechModel | None" = None) -> Any:
     return table(rows, ["", "here"])
 
 
+def capabilities(found: dict[str, Any]) -> Any:
+    """What `info.collect()` found, without folders: fit for a stored output."""
+    machine, used = found["machine"], found["blas"]
+    rows = [
+        ["back end", f"{machine['backend']} on {machine['device']}, {machine['cores']} cores"],
+        ["BLAS", f"{used['library']}, {number(used['gflops'])} GFLOP/s in float32 products"],
+        ["compiler for mx.compile", "yes" if found["compiler"] else "none: it runs uncompiled"],
+        ["versions", ", ".join(f"{name} {found['versions'][name]}" for name in ("python", "mlx", "numpy"))],
+        ["checkpoint", found["checkpoint"]["kind"]],
+        ["voices", ", ".join(found["voices"]) or "none yet"],
+    ]
+    return table(rows, ["", "here"])
+
+
 def source(*functions: Callable[..., Any]) -> Any:
     """The functions' own code, docstrings left out: what runs is what is shown."""
     from IPython.display import Markdown
