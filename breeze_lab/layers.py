@@ -82,7 +82,7 @@ class Attention(nn.Module):
         norm: Callable[[int], nn.Module] | None = None,
     ):
         super().__init__()
-        self.heads, self.kv_heads, self.head_dim = heads, kv_heads, head_dim
+        self.heads, self.kv_heads = heads, kv_heads
         self.scale = head_dim**-0.5 if scale is None else scale
         self.rope = rope
         self.q_proj = nn.Linear(dims, heads * head_dim, bias=False)
@@ -94,19 +94,35 @@ class Attention(nn.Module):
             self.q_norm, self.k_norm = norm(head_dim), norm(head_dim)
 
     def __call__(self, x: mx.array, mask: mx.array | str | None = None, cache: Cache | None = None) -> mx.array:
-        B, S, _ = x.shape
-        q = self.q_proj(x).reshape(B, S, self.heads, self.head_dim)
-        k = self.k_proj(x).reshape(B, S, self.kv_heads, self.head_dim)
-        v = self.v_proj(x).reshape(B, S, self.kv_heads, self.head_dim).transpose(0, 2, 1, 3)
+        q, k, v = (
+            _split_heads(projection(x), heads)
+            for projection, heads in (
+                (self.q_proj, self.heads),
+                (self.k_proj, self.kv_heads),
+                (self.v_proj, self.kv_heads),
+            )
+        )
         if self.has_norm:
             q, k = self.q_norm(q), self.k_norm(k)
         offset = 0 if cache is None else cache.offset
-        q = self.rope(q.transpose(0, 2, 1, 3), offset)  # [B, H, S, D]
-        k = self.rope(k.transpose(0, 2, 1, 3), offset)
+        q, k = self.rope(q, offset), self.rope(k, offset)
         if cache is not None:
             k, v = cache.update_and_fetch(k, v)
-        out = mx.fast.scaled_dot_product_attention(q, k, v, scale=self.scale, mask=mask)
-        return self.o_proj(out.transpose(0, 2, 1, 3).reshape(B, S, -1))
+        return self.o_proj(_join_heads(mx.fast.scaled_dot_product_attention(q, k, v, scale=self.scale, mask=mask)))
+
+
+def _split_heads(x: mx.array, heads: int) -> mx.array:
+    """[B, S, H * D] -> [B, H, S, D]; for one position that is a reshape alone."""
+    B, S, width = x.shape
+    if S == 1:
+        return x.reshape(B, heads, 1, width // heads)
+    return x.reshape(B, S, heads, width // heads).transpose(0, 2, 1, 3)
+
+
+def _join_heads(x: mx.array) -> mx.array:
+    """[B, H, S, D] -> [B, S, H * D]."""
+    B, H, S, D = x.shape
+    return (x if S == 1 else x.transpose(0, 2, 1, 3)).reshape(B, S, H * D)
 
 
 class GatedMLP(nn.Module):

@@ -3,6 +3,7 @@
 import itertools
 import threading
 import time
+from dataclasses import replace
 
 import mlx.core as mx
 import numpy as np
@@ -135,6 +136,14 @@ def test_an_end_adds_no_frame_whatever_the_method(tiny, monkeypatch):
     np.testing.assert_array_equal(ahead.codes, one_by_one.codes)
 
 
+def test_running_ahead_of_an_end_changes_no_draw_of_the_next_piece(tiny, monkeypatch):
+    favor(monkeypatch, tiny.config.eos_class, 3.0)
+    model = replace(tiny, config=replace(tiny.config, piece_letters=20))
+    text = "First sentence here. Second one. And a third."
+    ahead, one_by_one = (bl.generate(model, text, seed=2, max_frames=40, method=m) for m in ("device", "cached"))
+    np.testing.assert_array_equal(ahead.codes, one_by_one.codes)
+
+
 def test_the_penalty_keeps_codebook_zero_from_repeating(tiny):
     plain, penalized = (
         bl.generate(tiny, TEXT, seed=0, temperature=0.0, max_frames=12, repetition_penalty=p).codes for p in (1.0, 1e6)
@@ -158,8 +167,6 @@ def test_cancel_stops_within_a_frame_and_keeps_what_was_made(tiny):
 
 
 def test_long_text_is_split_and_later_pieces_follow_the_first_voice(tiny, monkeypatch):
-    from dataclasses import replace
-
     model = replace(tiny, config=replace(tiny.config, piece_letters=20))
     anchors, texts = [], []
     set_voice, build = PromptBuilder.set_voice, PromptBuilder.build
@@ -176,8 +183,6 @@ def test_long_text_is_split_and_later_pieces_follow_the_first_voice(tiny, monkey
 
 
 def test_a_given_voice_stays_and_is_embedded_once(tiny, voice, monkeypatch):
-    from dataclasses import replace
-
     model = replace(tiny, config=replace(tiny.config, piece_letters=20))
     calls = []
     set_voice = PromptBuilder.set_voice
@@ -209,8 +214,6 @@ def test_progress_reports_frames(tiny):
 
 def in_bfloat16(model, stray=False):
     """The model with bfloat16 weights; `stray` leaves one float32 norm among them."""
-    from dataclasses import replace
-
     lm = type(model.lm)(model.config)
     weights = [(k, v.astype(mx.bfloat16)) for k, v in tree_flatten(model.lm.parameters())]
     lm.load_weights(weights)
@@ -255,8 +258,6 @@ def test_one_stray_float32_weight_is_seen(tiny):
 
 
 def test_broken_weights_raise_a_named_error(tiny):
-    from dataclasses import replace
-
     for path in ("backbone_model", "depth_decoder"):
         lm = type(tiny.lm)(tiny.config)
         weights = dict(tree_flatten(tiny.lm.parameters()))
