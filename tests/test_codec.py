@@ -282,7 +282,7 @@ def test_state_survives_a_failed_step(toy):
     first = stream(toy, codes[:3], 1, state)
     with pytest.raises(BreezeLabError, match=r"\[frames, 4\]"):
         toy.decode_step(codes[3:, :2], state)
-    broken, toy.decoder.decoder[-1].weight = toy.decoder.decoder[-1].weight, mx.zeros((7, 3, 1))
+    broken, toy.decoder.decoder[-1].weight = toy.decoder.decoder[-1].weight, mx.zeros((7, 1, 3))
     with pytest.raises(ValueError):
         toy.decode_step(codes[3:], state)
     toy.decoder.decoder[-1].weight = broken

@@ -20,17 +20,27 @@ def _behind(x: mx.array, rows: int, state: StreamState | None) -> mx.array:
 
 
 def tap_sum(x: mx.array, weight: mx.array, bias: mx.array | None, dilation: int = 1) -> mx.array:
-    """Valid convolution of x [T + (k - 1) * dilation, C] with weight [k, C, O] -> [T, O]."""
-    taps = weight.shape[0]
+    """Valid convolution of x [T + (k - 1) * dilation, C] with weight [k, O, C] -> [T, O].
+
+    Each tap's weight is stored [O, C], as in a linear layer: with few rows that is up to twice as fast as [C, O].
+    """
+    taps, _, channels = weight.shape
     rows = x.shape[0] - (taps - 1) * dilation
-    out = x[:rows] @ weight[0] if bias is None else mx.addmm(bias, x[:rows], weight[0])
-    for tap in range(1, taps):
-        out = mx.addmm(out, x[tap * dilation : tap * dilation + rows], weight[tap])
+    if taps > 1 and mx.default_device() == mx.gpu:  # there the number of operations counts
+        windows = mx.as_strided(mx.contiguous(x), (taps, rows, channels), (dilation * channels, channels, 1))
+        out = (windows @ weight.swapaxes(1, 2)).sum(axis=0)
+        return out if bias is None else out + bias
+    # Slices: `weight[tap]` would copy it.
+    first, *rest = (weight[tap : tap + 1].squeeze(0).T for tap in range(taps))
+    out = x[:rows] @ first if bias is None else mx.addmm(bias, x[:rows], first)
+    for tap, matrix in enumerate(rest, 1):
+        start = tap * dilation
+        out = mx.addmm(out, x[start : start + rows], matrix)
     return out
 
 
 class CausalConv(nn.Module):
-    """Causal convolution [T, C] -> [T, O], `dilation` rows between taps. weight [k, C, O], bias [O].
+    """Causal convolution [T, C] -> [T, O], `dilation` rows between taps. weight [k, O, C], bias [O].
 
     `upstream` is the weight's shape in a PyTorch checkpoint, and `adopt` brings it from there.
     """
@@ -39,13 +49,13 @@ class CausalConv(nn.Module):
         super().__init__()
         self.dilation = dilation
         self.upstream = (outputs, inputs, kernel)
-        self.weight = mx.zeros((kernel, inputs, outputs))
+        self.weight = mx.zeros((kernel, outputs, inputs))
         self.bias = mx.zeros((outputs,))
 
     @staticmethod
     def adopt(weight: mx.array) -> mx.array:
-        """[O, C, k] -> [k, C, O]."""
-        return weight.transpose(2, 1, 0)
+        """[O, C, k] -> [k, O, C]."""
+        return weight.transpose(2, 0, 1)
 
     def __call__(self, x: mx.array, state: StreamState | None = None) -> mx.array:
         x = _behind(x, (self.weight.shape[0] - 1) * self.dilation, state)
@@ -77,7 +87,7 @@ class TransposedConv(nn.Module):
     """Causal transposed convolution [T, C] -> [T * stride, O]; the kernel is a whole number of strides.
 
     A row makes `kernel` samples, of which all but the first `stride` fall on the following rows' places. weight
-    [kernel / stride, C, stride * O], latest row last; bias [O].
+    [kernel / stride, stride * O, C], latest row last; bias [O].
     """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int):
@@ -86,14 +96,14 @@ class TransposedConv(nn.Module):
             raise ValueError(f"kernel {kernel} is not a multiple of stride {stride}")
         self.upstream = (inputs, outputs, kernel)
         self.stride = stride
-        self.weight = mx.zeros((kernel // stride, inputs, stride * outputs))
+        self.weight = mx.zeros((kernel // stride, stride * outputs, inputs))
         self.bias = mx.zeros((outputs,))
 
     def adopt(self, weight: mx.array) -> mx.array:
-        """[C, O, k] -> [k / stride, C, stride * O]."""
+        """[C, O, k] -> [k / stride, stride * O, C]."""
         inputs, outputs, kernel = weight.shape
-        taps = weight.reshape(inputs, outputs, kernel // self.stride, self.stride).transpose(2, 0, 3, 1)
-        return taps.reshape(kernel // self.stride, inputs, self.stride * outputs)[::-1]
+        taps = weight.reshape(inputs, outputs, kernel // self.stride, self.stride).transpose(2, 3, 1, 0)
+        return taps.reshape(kernel // self.stride, self.stride * outputs, inputs)[::-1]
 
     def __call__(self, x: mx.array, state: StreamState | None = None) -> mx.array:
         x = _behind(x, self.weight.shape[0] - 1, state)
@@ -102,7 +112,7 @@ class TransposedConv(nn.Module):
 
 
 class StridedConv(nn.Module):
-    """Causal convolution [T, C] -> [ceil(T / stride), O] with kernel = 2 * stride. weight [2, stride * C, O].
+    """Causal convolution [T, C] -> [ceil(T / stride), O] with kernel = 2 * stride. weight [2, O, stride * C].
 
     `stride` rows of padding stand in front, and as many as needed behind to fill the last step: zeros, or with
     `edge` the first and the last row.
@@ -112,14 +122,15 @@ class StridedConv(nn.Module):
         super().__init__()
         self.upstream = (outputs, inputs, 2 * stride)
         self.stride, self.edge = stride, edge
-        self.weight = mx.zeros((2, stride * inputs, outputs))
+        self.weight = mx.zeros((2, outputs, stride * inputs))
         if bias:
             self.bias = mx.zeros((outputs,))
 
     def adopt(self, weight: mx.array) -> mx.array:
-        """[O, C, 2 * stride] -> [2, stride * C, O]."""
+        """[O, C, 2 * stride] -> [2, O, stride * C]."""
         outputs, inputs, _ = weight.shape
-        return weight.transpose(2, 1, 0).reshape(2, self.stride * inputs, outputs)
+        taps = weight.reshape(outputs, inputs, 2, self.stride).transpose(2, 0, 3, 1)
+        return taps.reshape(2, outputs, self.stride * inputs)
 
     def __call__(self, x: mx.array) -> mx.array:
         rows, channels = x.shape

@@ -43,7 +43,8 @@ class ResidualVQ(nn.Module):
         """[..., C] -> int32 [..., K]: the nearest entry of each codebook to what is left."""
         rest = self.input_proj(x)
         codes = []
-        for book in self.codebooks:
+        for book in mx.split(self.codebooks, self.codebooks.shape[0]):
+            book = book.squeeze(0)
             # |rest - e|^2 = |rest|^2 + 2 (|e|^2 / 2 - rest . e), and |rest|^2 is the same for every entry.
             codes.append(mx.argmin(0.5 * book.square().sum(axis=-1) - rest @ book.T, axis=-1))
             rest = rest - book[codes[-1]]

@@ -11,7 +11,7 @@ from .decoder import Decoder
 from .encoder import Encoder
 from .layout import adopt
 
-BLOCK = 4  # frames decoded at once by `decode`: what fits a CPU's caches
+BLOCK = 8  # frames decoded at once by `decode`: enough for full-size products, few enough for a CPU's caches
 
 
 class Qwen12HzCodec(Codec):

@@ -55,7 +55,7 @@ def parts(codec: nn.Module) -> Iterator[Part]:
             continue
         folded.append(path + ".")
         yield from found
-    for name, array in tree_flatten(codec.parameters()):
+    for name, array in dict(tree_flatten(codec.parameters())).items():
         if not name.startswith(tuple(folded)):
             yield _same(name, name, array.shape)
 

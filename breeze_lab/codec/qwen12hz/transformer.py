@@ -97,7 +97,7 @@ class DecoderTransformer(nn.Module):
         x = self.input_proj(x)[None]
         for layer in self.layers:
             x = layer(x, mask, WindowCache(state, self.window))
-        return self.output_proj(self.norm(x))[0]
+        return self.output_proj(self.norm(x)).squeeze(0)
 
 
 class EncoderTransformer(nn.Module):
@@ -123,4 +123,4 @@ class EncoderTransformer(nn.Module):
         x = x[None]
         for layer in self.layers:
             x = layer(x, mask)
-        return x[0]
+        return x.squeeze(0)
