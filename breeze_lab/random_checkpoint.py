@@ -205,7 +205,7 @@ def _tensor(name: str, shape: tuple[int, ...], key: mx.array) -> mx.array:
         centered = name.startswith("text_encoder.")  # its norms store an offset from one
         return 0.1 * noise + (0.0 if centered else 1.0)
     if "embed" in name and "proj" not in name:
-        # A common direction for all codes, which the end-of-speech row reads: utterances end after some seconds.
-        return noise / shape[-1] ** 0.5 if name.startswith("text_encoder.") else 0.25 * noise + 0.02
+        # Text embeddings are scaled by sqrt(C) when looked up; of audio embeddings 16 are added.
+        return noise / shape[-1] ** 0.5 if name.startswith("text_encoder.") else noise / 4
     inputs = shape[-2] if len(shape) == 3 else shape[-1]  # codebooks_head is [K - 1, C, V], linears are [out, in]
     return noise / inputs**0.5 * (2.0 if "head" in name else 1.0)
