@@ -13,6 +13,11 @@ import mlx.nn as nn
 from .base import StreamState, zeros_before
 
 
+def on_gpu() -> bool:
+    """Whether arrays are computed on a GPU, where the number of operations counts more than how each is written."""
+    return mx.default_device() == mx.gpu
+
+
 def _behind(x: mx.array, rows: int, state: StreamState | None) -> mx.array:
     if rows == 0:
         return x
@@ -26,7 +31,7 @@ def tap_sum(x: mx.array, weight: mx.array, bias: mx.array | None, dilation: int 
     """
     taps, _, channels = weight.shape
     rows = x.shape[0] - (taps - 1) * dilation
-    if taps > 1 and mx.default_device() == mx.gpu:  # there the number of operations counts
+    if taps > 1 and on_gpu():
         windows = mx.as_strided(mx.contiguous(x), (taps, rows, channels), (dilation * channels, channels, 1))
         out = (windows @ weight.swapaxes(1, 2)).sum(axis=0)
         return out if bias is None else out + bias

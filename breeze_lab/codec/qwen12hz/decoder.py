@@ -9,7 +9,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from ..base import StreamState
-from ..conv import CausalConv, DepthwiseConv, TransposedConv
+from ..conv import CausalConv, DepthwiseConv, TransposedConv, on_gpu
 from ..rvq import SplitRVQ
 from .transformer import DecoderTransformer
 
@@ -40,8 +40,8 @@ class SnakeBeta(nn.Module):
         return {"turns": mx.exp(alpha) / mx.pi, "terms": mx.array(SIN_SQUARED)[:, None] * scale}
 
     def __call__(self, x: mx.array) -> mx.array:
-        wave = _fused_snake if mx.default_device() == mx.gpu else _snake  # CPU fusion would need a C++ compiler
-        return wave(x, self.turns, self.terms)
+        snake = _fused_snake if on_gpu() else _snake  # on a CPU, fusion would need a C++ compiler and gain little
+        return snake(x, self.turns, self.terms)
 
 
 def _snake(x: mx.array, turns: mx.array, terms: mx.array) -> mx.array:
