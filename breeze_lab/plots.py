@@ -292,23 +292,31 @@ def timeline(
 
 
 def spectrograms(sounds: Mapping[str, np.ndarray], title: str, rate: int = 24_000) -> Figure:
-    """Spectrograms beside each other on one color scale: 0 to 8 kHz, 80 dB below the loudest point of all."""
-    figure, axes = plt.subplots(1, len(sounds), figsize=(1.6 + 1.9 * len(sounds), 2.8), sharey=True, squeeze=False)
-    levels = {label: spectrogram(samples) for label, samples in sounds.items()}
+    """Spectrograms beside each other on one color scale: 0 to 8 kHz, 60 dB below the loudest point of all."""
+    figure, axes = plt.subplots(1, len(sounds), figsize=(1.4 + 1.35 * len(sounds), 2.6), sharey=True, squeeze=False)
+    levels = {label: _pooled(spectrogram(samples), rate) for label, samples in sounds.items()}
     top = max(level.max() for level in levels.values())
     image = None
     for ax, (label, level) in zip(axes[0], levels.items(), strict=True):
-        seconds = len(sounds[label]) / rate
+        extent = (0, len(sounds[label]) / rate, 0, 8)
         image = ax.imshow(
-            level, origin="lower", aspect="auto", extent=(0, seconds, 0, rate / 2000), vmin=top - 80, vmax=top
-        )  # fmt: skip
-        ax.set_ylim(0, 8)
+            level, origin="lower", aspect="auto", extent=extent, vmin=top - 60, vmax=top, interpolation="nearest"
+        )
         ax.set_title(label, fontsize=10, fontweight="normal", loc="center")
         ax.set_xlabel("seconds")
     axes[0][0].set_ylabel("kHz")
     figure.colorbar(image, ax=axes[0], label="dB", fraction=0.05)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     return figure
+
+
+def _pooled(level: np.ndarray, rate: int, columns: int = 90) -> np.ndarray:
+    """dB [bins, frames] -> means of three bins up to 8 kHz and of as many frames as leave `columns`: small pictures."""
+    bins = int(8000 / (rate / 2) * (len(level) - 1)) // 3 * 3
+    step = max(1, -(-level.shape[1] // columns))
+    frames = max(step, level.shape[1] // step * step)
+    level = np.pad(level, ((0, 0), (0, max(0, frames - level.shape[1]))), mode="edge")
+    return level[:bins, :frames].reshape(bins // 3, 3, frames // step, step).mean((1, 3))
 
 
 def spectrogram(samples: np.ndarray, size: int = 512, hop: int = 240) -> np.ndarray:

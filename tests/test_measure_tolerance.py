@@ -68,10 +68,9 @@ def test_divergence_by_hand():
 
 def test_flip_rates_zero_and_coin():
     logits = np.random.default_rng(0).standard_normal((200, 50))
-    none = tol.flip_rates(logits, 0.0)
+    none, small, large = tol.flip_rates(logits, [0.0, 1e-3, 1e-1])
     assert none.rows == 200 and none.argmax == none.sampled == 0
-    assert tol.flip_rates(np.tile([0.0, 1e-9], (500, 1)), 1.0).argmax == pytest.approx(0.5)
-    small, large = (tol.flip_rates(logits, e) for e in (1e-3, 1e-1))
+    assert tol.flip_rates(np.tile([0.0, 1e-9], (500, 1)), [1.0])[0].argmax == pytest.approx(0.5)
     assert small.argmax < large.argmax and small.sampled < large.sampled
 
 
@@ -80,14 +79,14 @@ def test_argmax_flips_by_simulation():
     logits, error = rng.standard_normal((50, 20)), 0.05
     noisy = logits + rng.uniform(-error, error, (4000, 50, 20))
     simulated = np.mean(noisy.argmax(-1) != logits.argmax(-1))
-    assert tol.flip_rates(logits, error, draws=1).argmax == pytest.approx(simulated, rel=0.1)
+    assert tol.flip_rates(logits, [error], draws=1)[0].argmax == pytest.approx(simulated, rel=0.1)
 
 
 def test_sampled_flip_rate_follows_the_gumbel_gap():
     """Two equal logits, noise e on each: a draw flips when the Gumbel gap (logistic, density 1/4 at 0) is below the
     noise gap (triangular on +-2e with mean |gap| 2e/3, divided by T): rate = 1/4 * 2e/3 / T."""
     e, temperature = 0.01, 0.5
-    got = tol.flip_rates(np.zeros((100_000, 2)), e, draws=4, temperature=temperature)
+    (got,) = tol.flip_rates(np.zeros((100_000, 2)), [e], draws=4, temperature=temperature)
     assert got.sampled == pytest.approx(0.25 * (2 * e / 3) / temperature, rel=0.1)
 
 

@@ -48,6 +48,12 @@ def test_spectrogram_has_its_peak_at_the_tone():
     assert abs(level[:, 50].argmax() * 24_000 / 512 - 3000) < 24_000 / 512
 
 
+def test_pooled_spectrogram_keeps_the_tone():
+    level = plots._pooled(plots.spectrogram(np.sin(2 * np.pi * 3000 * np.arange(72_000) / 24_000)), 24_000)
+    assert level.shape[1] <= 90
+    assert abs((level[:, 20].argmax() + 0.5) * 3 * 24_000 / 512 - 3000) < 3 * 24_000 / 512
+
+
 def test_other_figures_draw():
     plots.grids({"a": np.tri(4, dtype=int), "b": np.eye(4)}, "t", "x", "y")
     plots.stacked({"a": {"p": 1.0, "q": 2.0}, "b": {"q": 1.0}}, "t", "ms")
