@@ -182,9 +182,11 @@ def _dense(tensors: dict[str, mx.array], quantization: Any, dtype: mx.Dtype) -> 
     """Unpack quantized layers and cast everything to `dtype`."""
     dense = dict(tensors)
     for path in _quantized(tensors):
-        parts = [dense.pop(f"{path}.{kind}", None) for kind in ("weight", "scales", "biases")]
-        if parts[0] is not None:
-            dense[f"{path}.weight"] = mx.dequantize(*parts, **_packing(quantization, path, "The checkpoint"))
+        weight, scales = dense.pop(f"{path}.weight", None), dense.pop(f"{path}.scales")
+        biases = dense.pop(f"{path}.biases", None)
+        if weight is not None:
+            packing = _packing(quantization, path, "The checkpoint")
+            dense[f"{path}.weight"] = mx.dequantize(weight, scales, biases, **packing)
     return {name: array.astype(dtype) for name, array in dense.items()}
 
 

@@ -26,7 +26,7 @@ class HostReads:
     def item(self, array: mx.array) -> int:
         """Read one integer."""
         self.count += 1
-        return int(array.item())
+        return int(array.item())  # type: ignore[arg-type]
 
     def list(self, array: mx.array) -> list:
         """Read a whole array."""

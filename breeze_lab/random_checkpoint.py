@@ -20,7 +20,7 @@ from .errors import BreezeLabError
 from .model import Breeze
 from .weights import write_tensors
 
-GEMMA_VOCABULARY = 262144
+BYTES_AND_MARKS, GEMMA = 256 + 3, 262144  # sizes of the vocabulary below the special tokens
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Shape:
     backbone: tuple[int, int, int, int, int, int]
     depth: tuple[int, int, int, int, int, int]
     codebook_size: int
-    base_vocabulary: int | None = None  # where the special tokens start; None right after the bytes
+    base_vocabulary: int = BYTES_AND_MARKS
     dtype: mx.Dtype = mx.float32
 
 
@@ -43,7 +43,7 @@ SHAPES = {
         (2048, 28, 16, 8, 128, 6144),
         (1024, 12, 8, 2, 128, 8192),
         2048,
-        GEMMA_VOCABULARY,
+        GEMMA,
         mx.bfloat16,
     ),
 }
@@ -68,7 +68,7 @@ def make_checkpoint(folder: str | Path, shape: str = "tiny", seed: int = 0) -> P
     sizes = SHAPES[shape]
     tokenizer = _tokenizer(sizes.base_vocabulary)
     make_random_codec(folder / "audio_tokenizer", shape, seed, codebook_size=sizes.codebook_size)
-    config = _config(sizes, tokenizer)
+    config = _config(sizes)
     index: dict[str, str] = {}
     keys = _keys(seed)
     for name, tensors in _shards(Breeze(parse_config(config)), config, keys, sizes.dtype):
@@ -84,7 +84,7 @@ def make_checkpoint(folder: str | Path, shape: str = "tiny", seed: int = 0) -> P
 
 def random_config(shape: str) -> dict[str, Any]:
     """The config.json object of a random checkpoint of this shape."""
-    return _config(SHAPES[shape], _tokenizer(SHAPES[shape].base_vocabulary))
+    return _config(SHAPES[shape])
 
 
 def new_folder(folder: str | Path) -> Path:
@@ -100,12 +100,11 @@ def new_folder(folder: str | Path) -> Path:
     return folder
 
 
-def _tokenizer(base: int | None) -> Tokenizer:
+def _tokenizer(base: int) -> Tokenizer:
     """Bytes as tokens, Gemma's start token at the head of every segment, Breeze's 14 special tokens."""
     vocab = {"<pad>": 0, "<eos>": 1, "<bos>": 2}
     vocab |= {symbol: 3 + i for i, symbol in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    start = len(vocab) if base is None else base
-    vocab |= {token: start + i for i, token in enumerate(SPECIAL)}
+    vocab |= {token: base + i for i, token in enumerate(SPECIAL)}
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)  # type: ignore[assignment]
     tokenizer.decoder = decoders.ByteLevel()  # type: ignore[assignment]
@@ -119,9 +118,9 @@ def _stack(sizes: tuple[int, int, int, int, int, int]) -> dict[str, Any]:
     return dict(zip(names, sizes, strict=True))
 
 
-def _config(sizes: Shape, tokenizer: Tokenizer) -> dict[str, Any]:
-    audio = tokenizer.token_to_id("<|AUDIO|>")
-    vocabulary, codes = audio + len(SPECIAL), sizes.codebook_size + 3
+def _config(sizes: Shape) -> dict[str, Any]:
+    audio = sizes.base_vocabulary  # the first special token is <|AUDIO|>
+    vocabulary, codes, real = audio + len(SPECIAL), sizes.codebook_size + 3, audio == GEMMA
     width = sizes.backbone[0]
     layers = sizes.text[1]
     return {
@@ -146,8 +145,8 @@ def _config(sizes: Shape, tokenizer: Tokenizer) -> dict[str, Any]:
             "vocab_size": vocabulary,
             "rms_norm_eps": 1e-6,
             "query_pre_attn_scalar": sizes.text[4],
-            "sliding_window": 512 if sizes.base_vocabulary else 16,
-            "eoi_token_index": 256000 if sizes.base_vocabulary else 1,
+            "sliding_window": 512 if real else 16,
+            "eoi_token_index": 256000 if real else 1,
             "layer_types": ["full_attention" if i % 6 == 5 or i == 1 else "sliding_attention" for i in range(layers)],
             "rope_parameters": {
                 "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
@@ -187,7 +186,7 @@ def _shards(
     lm: Breeze, config: dict[str, Any], keys: Iterator[mx.array], dtype: mx.Dtype
 ) -> Iterator[tuple[str, dict[str, mx.array]]]:
     """One file a part, each made and written before the next, so that the full shape needs little memory."""
-    shapes = {name: array.shape for name, array in tree_flatten(lm.parameters())}
+    shapes = {name: array.shape for name, array in dict(tree_flatten(lm.parameters())).items()}
     shapes["embed_text_tokens.weight"] = (config["text_vocab_size"], config["backbone_config"]["hidden_size"])
     parts: dict[str, list[str]] = {}
     for name in sorted(shapes):

@@ -2,7 +2,6 @@
 
 import mlx.core as mx
 import mlx.nn as nn
-import numpy as np
 
 from ..config import TextEncoderConfig
 from ..layers import Attention, GatedMLP, OffsetRMSNorm, Rope
@@ -14,8 +13,8 @@ def sliding_mask(length: int, window: int) -> mx.array:
     The window counts the query: (window + 1) // 2 keys up to it and window // 2 after it, so query i of a window of
     512 sees i - 255 .. i + 256 (T5Gemma2 reference).
     """
-    distance = np.arange(length)[:, None] - np.arange(length)[None, :]
-    return mx.array((distance < (window + 1) // 2) & (-distance <= window // 2))
+    distance = mx.arange(length)[:, None] - mx.arange(length)[None, :]
+    return (distance < (window + 1) // 2) & (-distance <= window // 2)
 
 
 class TextEmbedding(nn.Module):
