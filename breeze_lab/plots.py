@@ -310,7 +310,7 @@ def spectrograms(sounds: Mapping[str, np.ndarray], title: str, rate: int = 24_00
     return figure
 
 
-def _pooled(level: np.ndarray, rate: int, columns: int = 90) -> np.ndarray:
+def _pooled(level: np.ndarray, rate: int, columns: int = 64) -> np.ndarray:
     """dB [bins, frames] -> means of three bins up to 8 kHz and of as many frames as leave `columns`: small pictures."""
     bins = int(8000 / (rate / 2) * (len(level) - 1)) // 3 * 3
     step = max(1, -(-level.shape[1] // columns))

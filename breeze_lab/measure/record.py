@@ -6,6 +6,7 @@ minute. `full` has the real layer sizes and wants 5 GB of memory; use it on a GP
 
 import argparse
 import datetime
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -69,6 +70,8 @@ def measure_machine(
 ) -> recorded.Record:
     """All measurements as a `Record`; times are milliseconds, bandwidths GB/s (1e9 bytes)."""
     machine = timing.machine() | ({"device": device} if device else {})
+    if hasattr(os, "getloadavg"):
+        machine["busy_with_others"] = round(os.getloadavg()[0], 1)  # processes running when it began
     name = name or re.sub(r"[^a-z0-9]+", "-", f"{machine['device']} {machine['cores']} {shape}".lower()).strip("-")
     config = shape_config(shape)
     progress("attention against float64")
