@@ -383,15 +383,28 @@ def test_config_is_read_strictly(copy_of_toy, change, message):
 
 
 def test_published_config_loads_with_its_decoys():
-    """Keys that the published file has and nothing reads, as its two configuration classes write them."""
+    """Keys that the published file has and nothing reads, as its configuration classes write them."""
     data = random_config("full")
     data["encoder_config"] |= {
-        "dtype": "float32", "initializer_range": 0.02, "transformers_version": "4.57.3", "trim_right_ratio": 1.0,
-        "upsample_groups": 512, "use_cache": False, "use_streaming": False, "model_type": "mimi", "normalize": False,
+        "_frame_rate": None, "_name_or_path": "", "architectures": None, "chunk_size_feed_forward": 0,
+        "dtype": "float32", "id2label": {"0": "LABEL_0"}, "initializer_range": 0.02, "is_encoder_decoder": False,
+        "label2id": {"LABEL_0": 0}, "model_type": "mimi", "normalize": False, "output_attentions": False, "problem_type": None,
+        "return_dict": True, "tie_word_embeddings": True, "transformers_version": "4.57.3", "trim_right_ratio": 1.0,
+        "upsample_groups": 512, "use_cache": False, "use_streaming": False,
     }  # fmt: skip
     data |= {"transformers_version": "4.57.3", "dtype": "float32"}
     config = parse_config(data, "config.json")
     assert config.num_codebooks == 16 and config.encoder.num_quantizers == 32 and config.downsample == 2
+
+
+def test_both_spellings_of_rope_are_read():
+    data = random_config("full")
+    del data["encoder_config"]["rope_theta"]
+    data["encoder_config"]["rope_parameters"] = {"rope_theta": 500.0, "rope_type": "default"}
+    assert parse_config(data, "config.json").encoder.rope_theta == 500.0
+    data["encoder_config"]["rope_parameters"]["rope_type"] = "yarn"
+    with pytest.raises(BreezeLabError, match="encoder_config scales its rope"):
+        parse_config(data, "config.json")
 
 
 def test_bf16_file_is_computed_in_float32(copy_of_toy):

@@ -12,13 +12,12 @@ MODEL_TYPE = "qwen3_tts_tokenizer_12hz"
 # Initial values and training settings. semantic_codebook_size says 4096 in the published file, whose first codebook
 # has codebook_size entries like the others.
 DECODER_DECOYS = frozenset(
-    "layer_scale_initial_scale semantic_codebook_size vector_quantization_hidden_dimension layer_types rope_scaling "
-    "rope_parameters".split()
+    "layer_scale_initial_scale semantic_codebook_size vector_quantization_hidden_dimension layer_types".split()
 )
 # What only the other half of the Mimi model, which the file leaves out, would read.
 ENCODER_DECOYS = frozenset(
     "layer_scale_initial_scale upsample_groups trim_right_ratio use_streaming chunk_length_s chunk_in_sec overlap "
-    "normalize rope_scaling rope_parameters layer_types _frame_rate frame_rate".split()
+    "normalize layer_types _frame_rate frame_rate".split()
 )
 TOP_DECOYS = frozenset({"encoder_config", "decoder_config"})
 
@@ -121,7 +120,9 @@ def parse_config(data: dict[str, Any], where: str) -> CodecConfig:
         part = data.get(key)
         if not isinstance(part, dict):
             raise BreezeLabError(f"{where} lacks {key}. Take the file from the checkpoint again.")
-        parts[key] = {k: tuple(v) if isinstance(v, list) else v for k, v in part.items()}
+        parts[key] = _plain_rope(
+            {k: tuple(v) if isinstance(v, list) else v for k, v in part.items()}, f"{where}: {key}"
+        )
     decoder = strict(DecoderConfig, parts["decoder_config"], f"{where}: decoder_config", DECODER_DECOYS)
     encoder = strict(EncoderConfig, parts["encoder_config"], f"{where}: encoder_config", ENCODER_DECOYS)
     config = CodecConfig(
@@ -129,6 +130,19 @@ def parse_config(data: dict[str, Any], where: str) -> CodecConfig:
     )
     _check(config, top, where)
     return config
+
+
+def _plain_rope(part: dict[str, Any], where: str) -> dict[str, Any]:
+    """Both spellings of rope settings: rope_theta alone, or inside the newer rope_parameters. No scaling."""
+    part = dict(part)
+    given = {**(part.pop("rope_scaling", None) or {}), **(part.pop("rope_parameters", None) or {})}
+    if given.get("rope_type", given.get("type", "default")) != "default":
+        raise BreezeLabError(
+            f"{where} scales its rope, which this codec does not. Take the file from the checkpoint again."
+        )
+    if "rope_theta" in given:
+        part.setdefault("rope_theta", given["rope_theta"])
+    return part
 
 
 def _check(c: CodecConfig, top: _Top, where: str) -> None:
