@@ -27,11 +27,11 @@ BLIND = 8  # frames of a reference before its voice is taken as known
 class Sizes:
     """The fixed shape of a batch."""
 
-    rows: int = 48
+    rows: int = 32
     row: int = 512
-    text_rows: int = 30
+    text_rows: int = 20
     text_row: int = 512
-    chosen: int = 6144
+    chosen: int = 4096
 
 
 MICRO_SIZES = Sizes(rows=2, row=160, text_rows=2, text_row=128, chosen=48)
@@ -195,7 +195,7 @@ def pack(prompts: Iterator[Prompt], sizes: Sizes, rng: np.random.Generator, nois
             at += f
             if n + 1 < len(prompt.segments):
                 at += 1  # the frame of zeros that ends a reference
-        number[r, start:at] = count
+        number[r, start:at] = count - 1
         used[r] = at
     flat = np.nonzero(ahead[..., 0].reshape(-1) != IGNORE)[0]
     picked = rng.permutation(flat)[: s.chosen]

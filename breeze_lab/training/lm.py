@@ -98,17 +98,20 @@ class Attention(nn.Module):
             self.q_norm, self.k_norm = RMSNorm(self.dim, 1e-6, norm), RMSNorm(self.dim, 1e-6, norm)
         self.register_buffer("rope", rope_table(self.dim, theta, length, c.get("rope_scaling")), persistent=False)
 
-    def rotate(self, x: Tensor) -> Tensor:  # [B, H, S, D]
-        cos, sin = self.rope[:, : x.shape[2]]
+    def rotate(self, x: Tensor, at: Tensor | None) -> Tensor:  # [B, H, S, D], at [B, S]
+        cos, sin = self.rope[:, : x.shape[2]] if at is None else self.rope[:, at][:, :, None]
         a, b = x.float().chunk(2, -1)
         return (x.float() * cos + torch.cat([-b, a], -1) * sin).to(x.dtype)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None, at: Tensor | None = None, cache: list[Tensor] | None = None) -> Tensor:
+        """`at` [B, S] gives the positions; `cache` holds the keys and values so far, and is added to."""
         B, S, _ = x.shape
         q, k, v = (p(x).view(B, S, -1, self.dim) for p in (self.q_proj, self.k_proj, self.v_proj))
         if self.normed:
             q, k = self.q_norm(q), self.k_norm(k)
-        q, k, v = self.rotate(q.transpose(1, 2)), self.rotate(k.transpose(1, 2)), v.transpose(1, 2)
+        q, k, v = self.rotate(q.transpose(1, 2), at), self.rotate(k.transpose(1, 2), at), v.transpose(1, 2)
+        if cache is not None:
+            k, v = cache[:] = [torch.cat([old, new], 2) for old, new in zip(cache, (k, v), strict=True)] if cache else [k, v]
         k, v = (t.repeat_interleave(self.heads // self.kv, 1) for t in (k, v))
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, scale=self.scale)
         return self.o_proj(out.transpose(1, 2).reshape(B, S, -1))
@@ -183,8 +186,8 @@ class DecoderLayer(nn.Module):
         self.input_layernorm = RMSNorm(c["hidden_size"], c["rms_norm_eps"])
         self.post_attention_layernorm = RMSNorm(c["hidden_size"], c["rms_norm_eps"])
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        x = x + self.drop(self.self_attn(self.input_layernorm(x), mask))
+    def forward(self, x: Tensor, mask: Tensor | None, at: Tensor | None = None, cache: list[Tensor] | None = None) -> Tensor:
+        x = x + self.drop(self.self_attn(self.input_layernorm(x), mask, at, cache))
         return x + self.drop(self.mlp(self.post_attention_layernorm(x)))
 
 

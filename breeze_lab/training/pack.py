@@ -117,7 +117,7 @@ def chunks_of(args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Iter
     from . import corpus
 
     train, held = corpus.read_texts(args.texts)
-    voiced = [(f"old-{i:04d}", part) for i, part in enumerate(corpus.opus_chunks(args.opus, args.packs, held))]
+    voiced = [(f"{args.opus.name}-{i:04d}", part) for i, part in enumerate(corpus.opus_chunks(args.opus, args.packs, held))]
     voiced += [(path.stem, path) for folder in args.shards for path in sorted(folder.glob("*.jsonl"))]
     lines, seconds, i = corpus.plan_heart(train), 0.0, 0
     while voiced or seconds < args.hours * 3600:

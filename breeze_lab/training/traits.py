@@ -21,6 +21,8 @@ def pitch(audio: np.ndarray, rate: int = 24_000) -> float:
     ratio = lags[:, 19:134] / np.maximum(power, 1e-9)[:, None]
     best = ratio.argmax(1)
     first = (ratio > 0.92 * ratio.max(1, keepdims=True)).argmax(1)  # the shortest of nearly equal periods
+    around = np.minimum(first[:, None] + np.arange(6), ratio.shape[1] - 1)
+    first = first + np.take_along_axis(ratio, around, 1).argmax(1)
     voiced = (ratio[np.arange(len(ratio)), best] > 0.55) & (power > 0.05 * power.max())
     return float(np.median(8_000 / (19 + first[voiced]))) if voiced.any() else 0.0
 
