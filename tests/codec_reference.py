@@ -1,6 +1,6 @@
 """The Qwen3-TTS 12 Hz codec in float64 NumPy, naively and straight from a published file's tensors.
 
-Written from the format's description alone and sharing no code with `breeze_lab`: loops over time and taps, whole
+Written from the format's description alone and sharing no code with the codec: loops over time and taps, whole
 attention matrices, distances to every codebook entry. Arrays are [T, C].
 """
 
@@ -8,6 +8,8 @@ import math
 
 import numpy as np
 from scipy.special import erf
+
+from breeze_lab.codec.qwen12hz.random import random_config
 
 
 class Reference:
@@ -191,3 +193,23 @@ def gelu(x):
 
 def gelu_tanh(x):
     return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
+
+
+FRAME = 24  # samples a frame of the toy codec
+
+
+def toy_config(**windows):
+    """Few channels and 24 samples a frame, so that a naive reference is quick; windows of 5 and 7 positions."""
+    data = random_config("tiny", num_codebooks=4, codebook_size=32)
+    data |= {"decode_upsample_rate": FRAME, "encode_downsample_rate": FRAME}
+    data["decoder_config"] |= {
+        "latent_dim": 12, "codebook_dim": 16, "hidden_size": 16, "head_dim": 4, "intermediate_size": 24,
+        "num_attention_heads": 4, "num_key_value_heads": 4, "decoder_dim": 16, "upsampling_ratios": [2, 2],
+        "upsample_rates": [3, 2], "sliding_window": windows.get("decoder", 5),
+    }  # fmt: skip
+    data["encoder_config"] |= {
+        "num_filters": 4, "upsampling_ratios": [3, 2, 2], "hidden_size": 16, "head_dim": 4, "num_attention_heads": 4,
+        "num_key_value_heads": 4, "intermediate_size": 24, "num_residual_layers": 2, "codebook_dim": 8,
+        "vector_quantization_hidden_dimension": 8, "sliding_window": windows.get("encoder", 7), "hidden_act": "gelu",
+    }  # fmt: skip
+    return data
