@@ -55,7 +55,7 @@ def open_voice(model: "SpeechModel", name: str | Path) -> Voice:
             if clip is None or not path.with_suffix(".json").is_file():
                 raise
     about = read_json(path.with_suffix(".json"))
-    source = ", ".join(about[key] for key in ("source", "licence") if about.get(key))
+    source = ", ".join(about[key] for key in ("source", "licence", "license") if about.get(key))
     return Voice.from_audio(model, clip or path, about.get("transcript", ""), name=path.stem, source=source)
 
 

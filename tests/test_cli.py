@@ -298,3 +298,14 @@ def test_bench_prints_one_object(capfd: pytest.CaptureFixture):
     row = told["methods"]["device"]
     assert row["frames"] == 4 and row["frame_ms"] > 0 and row["rtf"] > 0 and 4 <= row["host_reads"] <= 5
     assert told["command"].startswith("breeze-lab bench --shape tiny --methods device")
+
+
+def test_bench_measures_mlx_audio_beside(capfd: pytest.CaptureFixture):
+    pytest.importorskip("mlx_audio")
+    words = ["bench", "--shape", "tiny", "--methods", "cached", "--peers", "--frames", "3", "--rounds", "1"]
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert "mlx-audio" in told["peers"] and told["versions"]["mlx-audio"]
+    rows = [*told["methods"].values(), *told["peers"].values()]
+    assert {row["frames"] for row in rows} == {3}  # the same seed ends at the same frame
+    assert told["speedup_method"] == "device" and told["speedup_over_mlx_audio"] > 0
