@@ -21,7 +21,7 @@ class CodebooksHead(nn.Module):
         self.weight = mx.zeros((config.num_codebooks - 1, config.hidden_size, config.vocab_size))
 
     def __call__(self, hidden: mx.array, index: int) -> mx.array:
-        return hidden @ self.weight[index]
+        return hidden @ self.weight[index : index + 1].squeeze(0)  # a view; `weight[index]` copies the matrix
 
 
 class DepthModel(nn.Module):
