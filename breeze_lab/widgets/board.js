@@ -1,5 +1,5 @@
 // The one status line, with progress and a folded traceback.
-// Traits in: kind, text, detail, state, part (0..1, -1 hides the bar), figures.
+// Traits in: kind, text, detail, state, ended (jobs so far), part (0..1, -1 is unknown), figures.
 
 function render({ model, el }) {
   el.classList.add("bl-board");
@@ -15,6 +15,7 @@ function render({ model, el }) {
     const kind = model.get("kind");
     el.dataset.state = model.get("state");
     el.dataset.kind = kind;
+    el.dataset.ended = model.get("ended");
     status.className = `bl-status bl-${kind}`;
     mark.textContent = marks[kind];
     if (text.textContent !== model.get("text")) text.textContent = model.get("text");
@@ -28,7 +29,7 @@ function render({ model, el }) {
     else progress.value = part;
     figures.textContent = model.get("figures");
   }
-  const names = ["kind", "text", "detail", "state", "part", "figures"];
+  const names = ["kind", "text", "detail", "state", "ended", "part", "figures"];
   for (const name of names) model.on(`change:${name}`, draw);
   draw();
   return () => { for (const name of names) model.off(`change:${name}`, draw); };

@@ -38,6 +38,11 @@ class Jobs(Listeners):
     def busy(self) -> bool:
         return self.state in BUSY
 
+    @property
+    def stopping(self) -> bool:
+        """`stop` was asked for; stays true until the next job begins."""
+        return self._cancel.is_set()
+
     def say(self, kind: str, text: str, detail: str = "") -> None:
         self.status = Status(kind, text, detail)
         self.emit("status", self.status)

@@ -57,6 +57,7 @@ class Board(Part):
     text = t.Unicode().tag(sync=True)
     detail = t.Unicode().tag(sync=True)
     state = t.Unicode("idle").tag(sync=True)
+    ended = t.Int(0).tag(sync=True)
     part = t.Float(-1.0).tag(sync=True)
     figures = t.Unicode().tag(sync=True)
 

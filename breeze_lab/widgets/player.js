@@ -54,6 +54,8 @@ class Engine {
     this.told = 0;
     this.newest = -1; // take
     this.halted = -1; // takes up to this one are no longer wanted
+    this.leaving = () => (this.mute = true); // the page is about to go, and its way to the kernel with it
+    window.addEventListener("beforeunload", this.leaving);
     this.unlock = () => this.context?.state === "suspended" && this.context.resume();
     for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, this.unlock);
     model.on("msg:custom", (message, buffers) => this.receive(message, buffers));
@@ -75,6 +77,7 @@ class Engine {
     if (message.type === "halt") return this.halt();
     if (message.type !== "sound" || message.take <= this.halted) return;
     this.newest = message.take;
+    this.mute = false;
     this.open(message.rate);
     let track = this.tracks.at(-1);
     if (!track || track.take !== message.take) {
@@ -165,6 +168,7 @@ class Engine {
     const ahead = track ? track.total - clock : 0;
     this.last = { phase, clock, ahead, gaps: this.gaps, gapSeconds: this.gapSeconds, track };
     for (const view of this.views) view(this.last);
+    if (this.mute) return;
     if (phase !== this.model.get("phase") || performance.now() - this.told > 250) {
       if (phase === "idle" && this.model.get("phase") === "idle") return this.rest();
       this.told = performance.now();
@@ -183,6 +187,7 @@ class Engine {
 
   close() {
     this.rest();
+    window.removeEventListener("beforeunload", this.leaving);
     for (const kind of ["pointerdown", "keydown"]) document.removeEventListener(kind, this.unlock);
     this.context?.close();
   }

@@ -1,11 +1,9 @@
 // A labelled text box with a note below, and chips that insert a word at the cursor.
 // Traits: label, value, placeholder, rows, chips, chips_label, note, kind, disabled.
 
-let count = 0;
-
 function render({ model, el }) {
   el.classList.add("bl-prose");
-  const id = `bl-prose-${++count}`;
+  const id = `bl-prose-${Math.random().toString(36).slice(2)}`;
   const label = Object.assign(document.createElement("label"), { htmlFor: id, textContent: model.get("label"), className: "bl-label" });
   const box = Object.assign(document.createElement("textarea"), { id, rows: model.get("rows"), placeholder: model.get("placeholder"), spellcheck: true });
   box.setAttribute("aria-describedby", `${id}-note`);

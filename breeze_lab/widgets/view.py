@@ -1,6 +1,7 @@
 """The page of a session: three cards, one status line. All that is done here is binding."""
 
 import html
+import threading
 from typing import Any
 
 import ipywidgets as w
@@ -25,6 +26,7 @@ class Studio:
 
     def __init__(self, session: CloneSession):
         self.session = session
+        self._feeding = threading.Lock()  # no piece may reach the player after it was told to be silent
         self.voice = VoicePanel(session)
         self.text = TextPanel(session)
         self.make = button("Make speech", "Speak the text in the chosen voice", "bl-primary")
@@ -79,8 +81,9 @@ class Studio:
         self.session.start(self.text.request())
 
     def _stop(self) -> None:
-        self.player.halt()
-        self.session.stop()
+        with self._feeding:
+            self.session.stop()
+            self.player.halt()
 
     def _send(self, content: dict[str, Any]) -> None:
         take = self.session.take(content["number"])
@@ -97,7 +100,9 @@ class Studio:
 
     def on_state(self, state: State) -> None:
         busy = state in BUSY
-        self.board.state = str(state)
+        with self.board.hold_sync():
+            self.board.ended += not busy and self.board.state in BUSY
+            self.board.state = str(state)
         self.make.disabled, self.stop.disabled = busy, not busy
         self.voice.on_busy(busy)
         self.text.on_busy(busy)
@@ -117,15 +122,18 @@ class Studio:
             self.board.part, self.board.figures = progress.part, figures
 
     def on_sound(self, sound: Sound) -> None:
-        self.player.feed(
-            sound.samples,
-            sound.rate,
-            take=sound.take,
-            seed=sound.seed,
-            hold_s=sound.hold_s,
-            expected_s=sound.expected_s,
-            is_final=sound.is_final,
-        )
+        with self._feeding:
+            if self.session.stopping:
+                return
+            self.player.feed(
+                sound.samples,
+                sound.rate,
+                take=sound.take,
+                seed=sound.seed,
+                hold_s=sound.hold_s,
+                expected_s=sound.expected_s,
+                is_final=sound.is_final,
+            )
 
     def on_model(self, model: ModelNote | None) -> None:
         if model is None:

@@ -50,11 +50,26 @@ def make_files(folder: Path) -> dict[str, Path]:
     soundfile.write(folder / "clip.wav", voice_like(5.5, 190.0, 16_000), 16_000)
     (folder / "broken.wav").write_bytes(b"RIFF but not a sound")
     (folder / "huge.wav").write_bytes(b"\0" * 7_500_000)
-    make_checkpoint(folder / "model", "tiny", 0)
+    endless(make_checkpoint(folder / "model", "tiny", 0))
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL.strip())])
     book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(book, folder / "studio.ipynb")
     return {"folder": folder, "model": folder / "model", "ready": ready, "shelf": folder / "shelf"}
+
+
+def endless(model: Path) -> None:
+    """Keep the random model from stopping at a random frame: its end class gets logit 0, which top-k never keeps."""
+    import mlx.core as mx
+
+    from breeze_lab.checkpoint import load
+
+    eos = load(model).config.eos_class
+    for path in model.glob("*.safetensors"):
+        tensors, metadata = mx.load(str(path), return_metadata=True)
+        for name in [n for n in tensors if n.endswith("lm_head.weight")]:
+            tensors[name][eos] = 0.0
+            mx.eval(tensors)
+            mx.save_safetensors(str(path), tensors, metadata)
 
 
 def environment(files: dict[str, Path]) -> dict[str, str]:

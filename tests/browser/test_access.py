@@ -1,0 +1,90 @@
+"""Labels, contrast, keyboard order and width of the page."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+AXE = "axe_playwright_python"
+TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    found = importlib.util.find_spec(AXE)
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("axe-core is missing. Install it: pip install axe-playwright-python")
+    return (Path(found.submodule_search_locations[0]) / "axe.min.js").read_text(encoding="utf-8")
+
+
+def faults(studio, axe: str) -> list[str]:
+    """Every violation inside the widget, one line each."""
+    studio.page.evaluate(axe)
+    result = studio.page.evaluate(
+        "tags => axe.run('.bl-studio', {runOnly: {type: 'tag', values: tags}})",
+        TAGS,
+    )
+    return [
+        f"{v['id']}: {v['help']}: {node['html'][:160]} {node.get('failureSummary', '')}"
+        for v in result["violations"]
+        for node in v["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("source", ["Ready-made", "Upload", "Microphone", "Saved", "None"])
+def test_axe_finds_nothing(studio, axe, source):
+    if source == "Ready-made":
+        studio.ready()
+        studio.root.get_by_text("Advanced sampling").click()
+        studio.root.get_by_text("Model, memory and license").click()
+    elif source == "Upload":
+        studio.upload("clip.wav")
+        studio.await_status("clip.wav was read")
+    else:
+        studio.source(source)
+    assert faults(studio, axe) == []
+
+
+def test_axe_finds_nothing_with_takes_and_an_error(studio, axe):
+    studio.shorten(0.8)
+    studio.source("None")
+    studio.say("A test.")
+    studio.make()
+    assert studio.finish() == "done"
+    studio.say("")
+    studio.make()
+    studio.await_status("There is no text to say")
+    assert faults(studio, axe) == []
+
+
+def test_the_keyboard_reaches_everything_in_reading_order(studio):
+    page = studio.page
+    studio.source("None")
+    page.locator(".bl-sources button").first.focus()
+    order = ["Text to say", "Manner", "Instruction", "CFG", "Seed", "Takes", "Make speech"]
+    seen: list[str] = []
+    for _ in range(60):
+        name = page.evaluate(
+            "() => { const e = document.activeElement;"
+            " return (e.labels?.[0]?.textContent || e.getAttribute('aria-label') || e.textContent || '').trim(); }"
+        )
+        seen.append(name)
+        if name.startswith("Make speech"):
+            break
+        page.keyboard.press("Tab")
+    places = [next((i for i, name in enumerate(seen) if name.startswith(wanted)), -1) for wanted in order]
+    assert -1 not in places and places == sorted(places), seen
+
+
+@pytest.mark.parametrize("width", [1200, 800, 480])
+def test_nothing_is_cut_off_at_this_width(studio, width):
+    if studio.kind == "lab" and width < 800:
+        pytest.skip("JupyterLab's own side bars leave no room at this width.")
+    studio.ready()
+    studio.page.set_viewport_size({"width": width, "height": 1200})
+    studio.page.wait_for_timeout(200)
+    wide = studio.page.evaluate(
+        "() => [...document.querySelectorAll('.bl-section')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
+    )
+    studio.shot(f"width-{width}", width, 2400 if width < 800 else 1700)
+    assert wide == 0
