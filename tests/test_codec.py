@@ -8,6 +8,7 @@ from mlx.utils import tree_flatten
 
 from breeze_lab.codec import Codec, conv, load_codec
 from breeze_lab.codec.conv import CausalConv, DepthwiseConv, StridedConv, TransposedConv
+from breeze_lab.codec.qwen12hz import decoder
 from breeze_lab.codec.qwen12hz.decoder import SnakeBeta
 from breeze_lab.codec.qwen12hz.random import write_random
 from breeze_lab.codec.rvq import SplitRVQ
@@ -98,6 +99,13 @@ def test_snake_equals_its_formula_also_far_from_zero():
     np.testing.assert_allclose(np.array(snake(mx.array(x))), want, atol=1e-4)
     near = np.abs(x) < 1
     np.testing.assert_allclose(np.array(snake(mx.array(x)))[near], want[near], atol=3e-6)
+
+
+def test_fused_snake_takes_any_length(monkeypatch):
+    """Traced only: on a CPU, running it needs a C++ compiler."""
+    monkeypatch.setattr(decoder, "on_gpu", lambda: True)
+    snake = SnakeBeta(6)
+    assert [snake(mx.zeros((rows, 6))).shape for rows in (3, 50, 7)] == [(3, 6), (50, 6), (7, 6)]
 
 
 def test_rvq_encodes_to_the_nearest_entries_and_decodes_to_their_sum():
