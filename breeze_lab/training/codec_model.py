@@ -1,14 +1,15 @@
 """The Waft codec in PyTorch: what is trained. `breeze_lab.codec.stft` runs the same tensors in MLX.
 
 Shapes: B batch, N samples, S hops (100 a second), F frames (12.5 a second), K codebooks, C channels.
-Encoder: two log-magnitude spectra a hop -> causal ConvNeXt blocks -> eight hops folded into one frame -> windowed attention.
-Decoder: code vectors -> windowed attention -> one frame unfolded into eight hops -> causal ConvNeXt blocks -> inverse STFT.
-Window i of the inverse STFT covers the samples [i * hop, i * hop + n_fft): nothing is written before its own hop, so F frames
-give F * frame_size samples and decoding looks at no later frame. The encoder's windows end where the decoder's do, 720 samples
-(30 ms) past the frame; past the end of the audio they see zeros.
+Encoder: two log-magnitude spectra a hop -> causal ConvNeXt blocks -> eight hops folded into a frame -> attention.
+Decoder: code vectors -> attention -> each frame unfolded into eight hops -> causal ConvNeXt blocks -> inverse STFT.
+Window i of the inverse STFT covers the samples [i * hop, i * hop + n_fft): nothing is written before its own hop, so
+F frames give F * frame_size samples and decoding looks at no later frame. The encoder's windows end where the
+decoder's do, 720 samples (30 ms) past the frame; past the end of the audio they see zeros.
 """
 
 from dataclasses import asdict, dataclass
+from os import PathLike
 
 import torch
 import torch.nn.functional as F
@@ -56,7 +57,7 @@ MICRO = CodecShape(codebook_size=32, codebook_dim=16, encoder_width=16, encoder_
                    mlp_width=32, decoder_layers=1, decoder_width=24, decoder_blocks=1)  # fmt: skip
 
 
-def _normal(layer: nn.Linear, gain: float = 1.0) -> nn.Linear:
+def fan_in_normal(layer: nn.Linear, gain: float = 1.0) -> nn.Linear:
     """Variance-preserving start: the default one shrinks the signal a little at every layer."""
     nn.init.normal_(layer.weight, std=gain * layer.in_features**-0.5)
     if layer.bias is not None:
@@ -72,8 +73,8 @@ class Block(nn.Module):
         self.taps = nn.Parameter(torch.randn(kernel, width) * kernel**-0.5)
         self.taps_bias = nn.Parameter(torch.zeros(width))
         self.norm = nn.LayerNorm(width, eps=1e-6)
-        self.up = _normal(nn.Linear(width, expansion * width))
-        self.down = _normal(nn.Linear(expansion * width, width))
+        self.up = fan_in_normal(nn.Linear(width, expansion * width))
+        self.down = fan_in_normal(nn.Linear(expansion * width, width))
         self.scale = nn.Parameter(torch.full((width,), 0.2))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -93,11 +94,11 @@ class Layer(nn.Module):
         width = shape.latent_width
         self.heads, self.window = shape.num_heads, shape.attention_window
         self.attention_norm = nn.RMSNorm(width, eps=1e-6)
-        self.qkv = _normal(nn.Linear(width, 3 * width, bias=False))
-        self.out = _normal(nn.Linear(width, width, bias=False), 0.3)
+        self.qkv = fan_in_normal(nn.Linear(width, 3 * width, bias=False))
+        self.out = fan_in_normal(nn.Linear(width, width, bias=False), 0.3)
         self.mlp_norm = nn.RMSNorm(width, eps=1e-6)
-        self.gate_up = _normal(nn.Linear(width, 2 * shape.mlp_width, bias=False))
-        self.down = _normal(nn.Linear(shape.mlp_width, width, bias=False), 0.3)
+        self.gate_up = fan_in_normal(nn.Linear(width, 2 * shape.mlp_width, bias=False))
+        self.down = fan_in_normal(nn.Linear(shape.mlp_width, width, bias=False), 0.3)
 
     def forward(self, x: Tensor) -> Tensor:
         batch, frames, width = x.shape
@@ -128,9 +129,11 @@ class Encoder(nn.Module):
         super().__init__()
         self.shape = shape
         width = shape.encoder_width
-        self.input = _normal(nn.Linear(shape.long_bins + shape.short_window // 2 + 1, width))
-        self.blocks = nn.ModuleList([Block(width, shape.expansion, shape.kernel_size) for _ in range(shape.encoder_blocks)])
-        self.fold = _normal(nn.Linear(width * shape.hops_per_frame, shape.latent_width))
+        self.input = fan_in_normal(nn.Linear(shape.long_bins + shape.short_window // 2 + 1, width))
+        self.blocks = nn.ModuleList(
+            [Block(width, shape.expansion, shape.kernel_size) for _ in range(shape.encoder_blocks)]
+        )
+        self.fold = fan_in_normal(nn.Linear(width * shape.hops_per_frame, shape.latent_width))
         self.layers = nn.ModuleList([Layer(shape) for _ in range(shape.encoder_layers)])
         self.norm = nn.RMSNorm(shape.latent_width, eps=1e-6)
         self.register_buffer("long_hann", torch.hann_window(shape.long_window), persistent=False)
@@ -167,10 +170,12 @@ class Decoder(nn.Module):
         self.shape = shape
         width = shape.decoder_width
         self.layers = nn.ModuleList([Layer(shape) for _ in range(shape.decoder_layers)])
-        self.unfold = _normal(nn.Linear(shape.latent_width, width * shape.hops_per_frame))
-        self.blocks = nn.ModuleList([Block(width, shape.expansion, shape.kernel_size) for _ in range(shape.decoder_blocks)])
+        self.unfold = fan_in_normal(nn.Linear(shape.latent_width, width * shape.hops_per_frame))
+        self.blocks = nn.ModuleList(
+            [Block(width, shape.expansion, shape.kernel_size) for _ in range(shape.decoder_blocks)]
+        )
         self.norm = nn.LayerNorm(width, eps=1e-6)
-        self.head = _normal(nn.Linear(width, 2 * (shape.n_fft // 2 + 1)))
+        self.head = fan_in_normal(nn.Linear(width, 2 * (shape.n_fft // 2 + 1)))
         with torch.no_grad():
             self.head.weight[: shape.n_fft // 2 + 1] *= 0.3
             self.head.bias[: shape.n_fft // 2 + 1] = -2.0
@@ -185,7 +190,9 @@ class Decoder(nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             magnitude, phase = self.head(self.norm(x.float())).chunk(2, dim=-1)
             magnitude = magnitude.clamp(max=6.0).exp()
-            windows = torch.fft.irfft(torch.complex(magnitude * phase.cos(), magnitude * phase.sin()), n=self.shape.n_fft)
+            windows = torch.fft.irfft(
+                torch.complex(magnitude * phase.cos(), magnitude * phase.sin()), n=self.shape.n_fft
+            )
             return self.overlap_add(windows * (self.hann / 1.5))
 
     def overlap_add(self, windows: Tensor) -> Tensor:
@@ -206,8 +213,8 @@ class Quantizer(nn.Module):
 
     def __init__(self, shape: CodecShape, stages: int):
         super().__init__()
-        self.input = _normal(nn.Linear(shape.latent_width, shape.codebook_dim, bias=False))
-        self.output = _normal(nn.Linear(shape.codebook_dim, shape.latent_width, bias=False))
+        self.input = fan_in_normal(nn.Linear(shape.latent_width, shape.codebook_dim, bias=False))
+        self.output = fan_in_normal(nn.Linear(shape.codebook_dim, shape.latent_width, bias=False))
         self.register_buffer("codebooks", torch.randn(stages, shape.codebook_size, shape.codebook_dim) * 0.1)
         self.register_buffer("usage", torch.ones(stages, shape.codebook_size))
 
@@ -217,7 +224,10 @@ class Quantizer(nn.Module):
         return (0.5 * codebook.square().sum(-1) - x @ codebook.T).argmin(-1)
 
     def forward(self, z: Tensor, keep: Tensor | None = None, learn: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-        """z [B, F, C] -> straight-through vectors [B, F, C], codes [B, F, stages], commitment loss. keep [B]: stages used."""
+        """z [B, F, C] -> straight-through vectors [B, F, C], codes [B, F, stages], commitment loss.
+
+        keep [B]: how many stages each item may use. learn: moves the codebooks towards z.
+        """
         batch, frames, width = z.shape
         x = z.reshape(-1, width)
         residual, total = x.detach(), torch.zeros_like(x)
@@ -243,7 +253,9 @@ class Quantizer(nn.Module):
         sums = torch.zeros_like(self.codebooks[stage]).index_add_(0, index, rows)
         old = self.usage[stage]
         usage = old * self.decay + count * (1 - self.decay)
-        codebook = (self.codebooks[stage] * (old * self.decay)[:, None] + sums * (1 - self.decay)) / usage.clamp(min=1e-6)[:, None]
+        codebook = (self.codebooks[stage] * (old * self.decay)[:, None] + sums * (1 - self.decay)) / usage.clamp(
+            min=1e-6
+        )[:, None]
         fair = rows.shape[0] / size
         dead = usage < 0.08 * fair
         random = rows[torch.randint(0, rows.shape[0], (size,), device=rows.device)]
@@ -261,7 +273,9 @@ class Quantizer(nn.Module):
             count = torch.ones(size, device=rows.device)
             for _ in range(rounds):
                 index = self.nearest(rows, codes)
-                count = torch.zeros(size, device=rows.device).index_add_(0, index, torch.ones(len(rows), device=rows.device))
+                count = torch.zeros(size, device=rows.device).index_add_(
+                    0, index, torch.ones(len(rows), device=rows.device)
+                )
                 sums = torch.zeros_like(codes).index_add_(0, index, rows)
                 random = rows[torch.randint(0, len(rows), (size,), device=rows.device)]
                 codes = torch.where((count > 0)[:, None], sums / count.clamp(min=1)[:, None], random)
@@ -299,3 +313,12 @@ class Codec(nn.Module):
     def decode(self, codes: Tensor) -> Tensor:
         """Codes [B, F, K] -> samples [B, F * frame_size] in [-1, 1]."""
         return self.decoder(self.semantic.lookup(codes[..., :1]) + self.acoustic.lookup(codes[..., 1:])).clamp(-1, 1)
+
+
+def read_codec(path: str | PathLike) -> Codec:
+    """The codec of a checkpoint written by `train_codec`, float32, on the CPU, ready to encode and decode."""
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    shape = {name: value for name, value in state["shape"].items() if name != "model_type"}
+    codec = Codec(CodecShape(**shape))
+    codec.load_state_dict({name: value.float() for name, value in state["codec"].items()})
+    return codec.eval()

@@ -47,7 +47,7 @@ class Encoder(nn.Module):
         self.norm = nn.RMSNorm(config.latent_width, eps=1e-6)
 
     def features(self, samples: mx.array, hops: int) -> mx.array:
-        """Samples with what the first window looks back on in front and the look-ahead behind -> log spectra [S, bins]."""
+        """Log spectra [S, bins] of samples that have the first window's past in front and the look-ahead behind."""
         config = self.config
         windows = sliding(samples, config.long_window, hops, config.hop)
         middle = config.long_window - config.n_fft // 2 - config.short_window // 2
@@ -96,7 +96,7 @@ class Decoder(nn.Module):
             return self.overlap_add(windows, state)
 
     def overlap_add(self, windows: mx.array, state: StreamState) -> mx.array:
-        """Windows [S, n_fft] -> samples [S * hop]. Earlier windows still reach in; what reaches out waits in the state."""
+        """Windows [S, n_fft] -> samples [S * hop]. Earlier windows reach in; what reaches out waits in the state."""
         hop, hops = self.config.hop, windows.shape[0]
         parts = self.config.n_fft // hop
         quarters = state.behind(windows, parts - 1).reshape(-1, parts, hop)

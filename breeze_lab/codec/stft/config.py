@@ -13,8 +13,8 @@ MODEL_TYPE = "breeze_lab_stft_codec"
 class StftCodecConfig:
     """Numbers of the codec. Lengths are in samples; a hop is a step of the spectra, `frame_size / hop` of them a frame.
 
-    Window i of the inverse STFT covers n_fft samples from i * hop on. The encoder looks at two spectra a hop: the lowest
-    `long_bins` bins (without the constant) of `long_window` samples, and all bins of `short_window` samples.
+    Window i of the inverse STFT covers n_fft samples from i * hop on. The encoder looks at two spectra a hop: the
+    lowest `long_bins` bins (without the constant) of `long_window` samples, and all bins of `short_window` samples.
     """
 
     sample_rate: int

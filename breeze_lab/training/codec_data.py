@@ -1,0 +1,130 @@
+"""Audio for codec training: one int16 stream on the device, crops with random pitch and gain drawn there.
+
+`python -m breeze_lab.training.codec_data PACK OUT.npy` decodes one pack (`index.json` and `audio.bin`, Opus files end
+to end) to a stream of trimmed speech at 24 kHz. Streams can be added to a folder while a training run reads from it.
+"""
+
+import argparse
+import io
+import json
+import os
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+RATE = 24000
+
+
+def trim(x: np.ndarray, floor: float = 0.008, lead: int = 1920, tail: int = 4800) -> np.ndarray:
+    """Cuts silence at both ends of float samples [N], keeping `lead` and `tail` samples of it."""
+    energy = np.sqrt(np.convolve(x.astype(np.float64) ** 2, np.ones(240) / 240, "same"))
+    loud = np.flatnonzero(energy > floor)
+    return x[max(0, loud[0] - lead) : loud[-1] + tail] if len(loud) else x[:0]
+
+
+def _decode(job: tuple[str, int, int]) -> np.ndarray:
+    import soundfile
+
+    path, offset, length = job
+    with open(path, "rb") as file:
+        file.seek(offset)
+        x, rate = soundfile.read(io.BytesIO(file.read(length)), dtype="float32")
+    if rate != RATE or x.ndim != 1:
+        raise ValueError(f"{path} at {offset}: {rate} Hz, {x.ndim} dimensions. Expected mono at {RATE} Hz.")
+    return (trim(x).clip(-1, 1) * 32767).astype(np.int16)
+
+
+def pack(files: list[tuple[Path, dict]], folder: Path) -> int:
+    """Writes Opus files end to end with an index of their offsets; -> bytes written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    index, offset = [], 0
+    with open(folder / "audio.bin", "wb") as out:
+        for path, record in files:
+            data = path.read_bytes()
+            index.append({**record, "offset": offset, "bytes": len(data)})
+            out.write(data)
+            offset += len(data)
+    (folder / "index.json").write_text(json.dumps(index))
+    return offset
+
+
+def decode_pack(folder: Path, target: Path, workers: int) -> float:
+    """Decodes a pack to an int16 stream (written whole, then renamed); -> hours of audio."""
+    jobs = [
+        (str(folder / "audio.bin"), r["offset"], r["bytes"]) for r in json.loads((folder / "index.json").read_text())
+    ]
+    with ProcessPoolExecutor(workers) as pool:
+        stream = np.concatenate(list(pool.map(_decode, jobs, chunksize=16)))
+    temporary = target.with_suffix(".part")
+    with open(temporary, "wb") as out:
+        np.save(out, stream)
+    os.replace(temporary, target)
+    return len(stream) / RATE / 3600
+
+
+class Stream:
+    """Training audio of a folder of .npy streams; `refresh` takes up files that came since."""
+
+    taps = 16
+
+    def __init__(self, folder: Path, device: str, pattern: str = "*.npy"):
+        self.folder, self.device, self.pattern = folder, device, pattern
+        self.seen: set[Path] = set()
+        self.samples = torch.zeros(0, dtype=torch.int16, device=device)
+        self.refresh()
+
+    @property
+    def hours(self) -> float:
+        return len(self.samples) / RATE / 3600
+
+    def refresh(self) -> bool:
+        new = sorted(p for p in self.folder.glob(self.pattern) if p not in self.seen)
+        for path in new:
+            self.seen.add(path)
+            self.samples = torch.cat([self.samples, torch.from_numpy(np.load(path)).to(self.device)])
+        return bool(new)
+
+    def crops(self, count: int, length: int, augment: bool = True) -> Tensor:
+        """Random crops [count, length] in [-1, 1].
+
+        augment: half are played faster or slower by up to 18 %, half are made quieter or a little louder.
+        """
+        device = self.device
+        speed = torch.ones(count, device=device)
+        gain = torch.ones(count, device=device)
+        if augment:
+            chosen = torch.rand(count, device=device) < 0.5
+            speed = torch.where(chosen, torch.exp((torch.rand(count, device=device) - 0.5) * 0.33), speed)
+            chosen = torch.rand(count, device=device) < 0.5
+            gain = torch.where(chosen, 0.25 + 0.95 * torch.rand(count, device=device), gain)
+        reach = int(length * 1.2) + 2 * self.taps
+        start = (torch.rand(count, device=device, dtype=torch.float64) * (len(self.samples) - reach)).long() + self.taps
+        offset = torch.arange(length, device=device)[None].double() * speed[:, None]
+        whole = offset.floor()
+        fraction = (offset - whole).float()
+        base = start[:, None] + whole.long()
+        cutoff = (1 / speed).clamp(max=1.0)[:, None]
+        out = torch.zeros(count, length, device=device)
+        for k in range(1 - self.taps // 2, self.taps // 2 + 1):  # windowed sinc, one tap at a time
+            distance = fraction - k
+            weight = (
+                torch.sinc(distance * cutoff) * cutoff * torch.cos(distance * (torch.pi / (self.taps + 1))).square()
+            )
+            out += self.samples[base + k].float() * weight
+        return (out * (gain[:, None] / 32768)).clamp(-1, 1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Decodes a pack of Opus speech to one int16 stream.")
+    parser.add_argument("pack", type=Path, help="folder with index.json and audio.bin")
+    parser.add_argument("out", type=Path, help=".npy file to write")
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    args = parser.parse_args()
+    print(f"{args.out}: {decode_pack(args.pack, args.out, args.workers):.2f} h")
+
+
+if __name__ == "__main__":
+    main()

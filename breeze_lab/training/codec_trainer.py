@@ -1,0 +1,300 @@
+"""One training step of the codec, its three phases, and its checkpoints. `train_codec` runs it against the clock."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .codec_data import Stream
+from .codec_losses import Discriminators, SpectralLoss, discriminator_loss, generator_losses, mel_filters
+from .codec_model import MICRO, Codec, CodecShape, fan_in_normal
+from .codec_teacher import Teacher
+
+PLAIN, QUANTIZED, ADVERSARIAL = 0, 1, 2
+NAMES = (
+    "mel",
+    "magnitude",
+    "wave",
+    "commit",
+    "phonetic",
+    "latent_mel",
+    "discriminator",
+    "adversarial",
+    "features",
+    "grad",
+    "balance",
+)
+
+
+class Heads(nn.Module):
+    """Used in training only: phonetic features from the semantic code, a log-mel spectrum from the decoder's input."""
+
+    def __init__(self, shape: CodecShape):
+        super().__init__()
+        self.bands = 80
+        self.phonetic = nn.Sequential(
+            fan_in_normal(nn.Linear(shape.codebook_dim, 256)), nn.GELU(), fan_in_normal(nn.Linear(256, 384))
+        )
+        self.mel = nn.Sequential(
+            fan_in_normal(nn.Linear(shape.latent_width, 512)),
+            nn.GELU(),
+            fan_in_normal(nn.Linear(512, shape.hops_per_frame * self.bands)),
+        )
+
+
+class Trainer:
+    """Everything one training step needs; `step(mode)` has no host reads, so that it can be captured."""
+
+    def __init__(self, args: argparse.Namespace):
+        self.args = args
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.cuda = self.device == "cuda"
+        self.shape = MICRO if args.micro else CodecShape()
+        torch.manual_seed(args.seed)
+        self.codec = Codec(self.shape).to(self.device)
+        self.discriminators = Discriminators(args.micro).to(self.device).to(memory_format=torch.channels_last)
+        self.heads = Heads(self.shape).to(self.device)
+        self.teacher = Teacher(args.teacher).to(self.device) if args.teacher else None
+        self.spectral = SpectralLoss(self.shape.sample_rate).to(self.device)
+        self.mel = mel_filters(1024, self.shape.sample_rate, self.heads.bands).to(self.device)
+        self.hann = torch.hann_window(1024, device=self.device)
+        self.stream = Stream(args.audio, self.device, "train*.npy")
+        if args.init:
+            load(args.init, self.codec, self.discriminators, self.heads)
+        learned = (
+            [*self.codec.decoder.parameters()]
+            if args.freeze_codes
+            else [*self.codec.parameters(), *self.heads.parameters()]
+        )
+        if args.freeze_codes:
+            for part in (self.codec.encoder, self.codec.semantic, self.codec.acoustic, self.heads):
+                part.requires_grad_(False)
+        self.learned = learned
+        options = {"fused": True, "capturable": True} if self.cuda else {}
+        self.rates = [torch.tensor(0.0, device=self.device) for _ in range(2)]
+        self.generator_optimizer = torch.optim.AdamW(
+            learned, lr=self.rates[0], betas=(0.8, 0.99), weight_decay=1e-3, **options
+        )
+        self.discriminator_optimizer = torch.optim.AdamW(
+            self.discriminators.parameters(), lr=self.rates[1], betas=(0.8, 0.99), weight_decay=1e-3, **options
+        )
+        self.ramp = torch.tensor(0.0, device=self.device)
+        self.sums = torch.zeros(len(NAMES) + 1, device=self.device)
+        self.buffers: dict[int, Tensor] = {}
+        frames, batch, late = (8, 2, 2) if args.micro else (args.frames, args.batch, args.adversarial_batch)
+        self.frames, self.batch = frames, {PLAIN: batch, QUANTIZED: batch, ADVERSARIAL: late}
+        self.critic_frames = 5 if args.micro else args.critic_frames
+        hop, rise = self.shape.hop, self.shape.n_fft - self.shape.hop
+        hann = torch.hann_window(self.shape.n_fft, device=self.device).square() / 1.5
+        envelope = sum(F.pad(hann[: rise - p * hop], (p * hop, 0)) for p in range(self.shape.n_fft // hop - 1))
+        self.envelope = torch.ones(frames * self.shape.frame_size, device=self.device)
+        self.envelope[:rise] = envelope  # what the first windows can reach before the overlaps are complete
+
+    def fill(self, mode: int) -> None:
+        count, length = self.batch[mode], self.frames * self.shape.frame_size
+        if mode not in self.buffers:
+            self.buffers[mode] = torch.zeros(count, length, device=self.device)
+        self.buffers[mode].copy_(self.stream.crops(count, length))
+
+    def seconds(self, mode: int) -> float:
+        """Seconds of audio in one step."""
+        return self.batch[mode] * self.frames * self.shape.frame_size / self.shape.sample_rate
+
+    @property
+    def peak_gb(self) -> float:
+        return round(torch.cuda.max_memory_allocated() / 1e9, 1) if self.cuda else 0.0
+
+    def read_sums(self) -> dict[str, float]:
+        """Means of the losses since the last call."""
+        *sums, count = self.sums.tolist()
+        self.sums.zero_()
+        return {name: round(value / max(count, 1), 4) for name, value in zip(NAMES, sums, strict=True)}
+
+    def fit_teacher(self) -> None:
+        """Shows the teacher some audio, so that its features are standardized."""
+        if self.teacher is not None:
+            length = self.frames * self.shape.frame_size
+            self.teacher.fit([self.stream.crops(self.batch[PLAIN], length) for _ in range(30 if self.cuda else 1)])
+
+    def autocast(self) -> torch.autocast:
+        return torch.autocast(self.device, torch.bfloat16, enabled=self.cuda)
+
+    def latents(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        with self.autocast():
+            latent = self.codec.encoder(x)
+        latent = latent.float()
+        return self.codec.semantic.input(latent), self.codec.acoustic.input(latent)
+
+    def reconstruct(self, x: Tensor, quantize: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """-> samples, semantic vectors, decoder input, commitment loss."""
+        codec, learn = self.codec, not self.args.freeze_codes
+        with torch.set_grad_enabled(learn):
+            semantic, acoustic = self.latents(x)
+            commit = x.new_zeros(())
+            if quantize:
+                few = torch.randint(2, self.shape.num_codebooks, (len(x),), device=x.device)
+                keep = torch.where(
+                    torch.rand(len(x), device=x.device) < self.args.code_dropout, few, self.shape.num_codebooks
+                )
+                semantic, _, first = codec.semantic(semantic, None, learn)
+                acoustic, _, rest = codec.acoustic(acoustic, keep - 1, learn)
+                commit = first + rest
+            vectors = codec.semantic.output(semantic) + codec.acoustic.output(acoustic)
+        with self.autocast():
+            y = codec.decoder(vectors)
+        return y.float(), semantic, vectors, commit
+
+    def auxiliary(self, x: Tensor, semantic: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """-> phonetic loss of the semantic vectors, mel loss of the decoder's input."""
+        phonetic = x.new_zeros(())
+        if self.teacher is not None:
+            with self.autocast():
+                target = self.teacher(x)
+            phonetic = (1 - F.cosine_similarity(self.heads.phonetic(semantic), target.float(), dim=-1)).mean()
+        spectrum = torch.stft(x, 1024, self.shape.hop, 1024, self.hann, return_complex=True)[..., :-1].abs()
+        target = torch.log10((self.mel @ spectrum).clamp(min=1e-5)).transpose(1, 2)
+        guess = self.heads.mel(vectors).reshape(target.shape) - 2
+        return phonetic, (guess - target).abs().mean()
+
+    def step(self, mode: int) -> None:
+        x = self.buffers[mode]
+        y, semantic, vectors, commit = self.reconstruct(x, mode > PLAIN)
+        leaf = y.detach().requires_grad_()
+        target = x * self.envelope
+        mel, magnitude = self.spectral(leaf, target)
+        wave = (leaf - target).abs().mean()
+        (gradient,) = torch.autograd.grad(15 * mel + 2 * magnitude + 10 * wave, leaf)
+        zero = x.new_zeros(())
+        judged = adversarial = features = balance = zero
+        if mode == ADVERSARIAL:
+            judged, adversarial, features, pushes = self.criticize(target, leaf)
+            gradient, balance = self.balanced(y, gradient, pushes)
+        phonetic = latent_mel = zero
+        if self.args.freeze_codes:
+            y.backward(gradient)
+        else:
+            phonetic, latent_mel = self.auxiliary(x, semantic, vectors)
+            torch.autograd.backward([y, commit + 3 * phonetic + 5 * latent_mel], [gradient, torch.ones_like(zero)])
+        norm = nn.utils.clip_grad_norm_(self.learned, 20.0)
+        self.generator_optimizer.step()
+        self.generator_optimizer.zero_grad(set_to_none=True)
+        values = (
+            mel,
+            magnitude,
+            wave,
+            commit,
+            phonetic,
+            latent_mel,
+            judged,
+            adversarial,
+            features,
+            norm,
+            balance,
+            zero + 1,
+        )
+        self.sums += torch.stack([v.detach().float() for v in values])
+
+    def balanced(self, y: Tensor, gradient: Tensor, pushes: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """Adds the discriminators' gradients of y to the spectral one, sized by what each does at the output layer.
+
+        Sized by their norms in y instead, they blow up: the log spectra's gradient is huge where the audio is silent,
+        and those samples hardly move any weight. -> (gradient, factor of the adversarial part)
+        """
+        head = self.codec.decoder.head.weight
+        own, *theirs = (torch.autograd.grad(y, head, g, retain_graph=True)[0].norm() for g in (gradient, *pushes))
+        factors = [(own / norm.clamp(min=1e-8)).clamp(max=500.0) * self.ramp for norm in theirs]
+        weights = (self.args.adversarial_weight, self.args.feature_weight)
+        for push, factor, weight in zip(pushes, factors, weights, strict=True):
+            gradient = gradient + push * (factor * weight)
+        return gradient, factors[0]
+
+    def criticize(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor]]:
+        """One step of the discriminators, and the gradients of what they say of y. Both use one forward pass."""
+        size = self.critic_frames * self.shape.frame_size
+        with self.autocast():
+            real, fake = self.discriminators(x[:, -size:]), self.discriminators(y[:, -size:])
+        judged = discriminator_loss(real, fake)
+        parameters = list(self.discriminators.parameters())
+        gradients = torch.autograd.grad(judged, parameters, retain_graph=True)
+        adversarial, features = generator_losses(real, fake)
+        pushes = tuple(
+            torch.autograd.grad(loss, y, retain_graph=loss is adversarial)[0] for loss in (adversarial, features)
+        )
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = torch.empty_like(parameter).copy_(gradient)  # in the parameter's memory layout
+        nn.utils.clip_grad_norm_(parameters, 10.0)
+        self.discriminator_optimizer.step()
+        self.discriminator_optimizer.zero_grad(set_to_none=True)
+        return judged, adversarial, features, pushes
+
+    @torch.no_grad()
+    def start_codebooks(self) -> None:
+        semantic, acoustic = [], []
+        for _ in range(3 if self.args.micro else 40):
+            self.fill(QUANTIZED)
+            a, b = self.latents(self.buffers[QUANTIZED])
+            semantic.append(a.flatten(0, 1))
+            acoustic.append(b.flatten(0, 1))
+        rows = self.batch[QUANTIZED] * self.frames
+        self.codec.semantic.kmeans(torch.cat(semantic), rows)
+        self.codec.acoustic.kmeans(torch.cat(acoustic), rows)
+
+    def graph(self, mode: int) -> Callable[[], object]:
+        """The step of one phase: captured where there is a GPU, else the plain call."""
+        if not self.cuda or self.args.eager:
+            return lambda: self.step(mode)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(4):
+                self.fill(mode)
+                self.step(mode)
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                self.step(mode)
+        except RuntimeError as error:
+            print(f"no CUDA graph for phase {mode}, going on without: {error}", flush=True)
+            torch.cuda.synchronize()
+            return lambda: self.step(mode)
+        return graph.replay
+
+
+def load(path: Path, codec: Codec, discriminators: nn.Module | None = None, heads: nn.Module | None = None) -> None:
+    """Reads a checkpoint of `save` into the given modules."""
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    for name, module in (("codec", codec), ("discriminators", discriminators), ("heads", heads)):
+        if module is not None:
+            module.load_state_dict({k: v.float() for k, v in state[name].items()})
+
+
+def save(path: Path, trainer: Trainer) -> None:
+    """Writes codec (rounded to bf16, as it is shipped), discriminators and heads."""
+    parts = {"codec": trainer.codec, "discriminators": trainer.discriminators, "heads": trainer.heads}
+    state = {
+        name: {k: v.detach().bfloat16().cpu() for k, v in part.state_dict().items()} for name, part in parts.items()
+    }
+    temporary = path.with_suffix(".tmp")
+    torch.save({**state, "shape": trainer.codec.config()}, temporary)
+    temporary.replace(path)
+
+
+@torch.no_grad()
+def validate(trainer: Trainer) -> dict[str, float]:
+    """Spectral losses on fixed crops of held-out voices; how many codes of each codebook they use."""
+    stream = Stream(trainer.args.audio, trainer.device, "valid*.npy")
+    if not len(stream.samples):
+        return {}
+    codec = trainer.codec
+    size = trainer.frames * trainer.shape.frame_size
+    count = min(32, len(stream.samples) // size)
+    x = stream.samples[: count * size].view(count, size).float() / 32768
+    codes = codec.encode(x)
+    mel, magnitude = trainer.spectral(codec.decode(codes), x * trainer.envelope)
+    used = [len(codes[..., k].unique()) for k in range(codes.shape[-1])]
+    return {"valid_mel": round(float(mel), 4), "valid_magnitude": round(float(magnitude), 4), "codes_used": used}
