@@ -14,7 +14,7 @@ def setting():
     config = shape_config("tiny")
     depth = random_stacks(config, mx.float32).depth_decoder
     rng = np.random.default_rng(0)
-    codes = mx.array(rng.integers(0, 2048, (4, 16)))
+    codes = mx.array(rng.integers(0, config.codec_vocab_size, (4, 16)))
     hidden = mx.array(rng.standard_normal((4, config.backbone.hidden_size), dtype=np.float32))
     return depth, codes, hidden, to_float64(walks.cached_logits(depth, codes, hidden))
 

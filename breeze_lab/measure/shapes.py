@@ -31,9 +31,13 @@ class ShapeConfig:
 
     backbone: BackboneConfig
     depth: DepthConfig
+    codec_vocab_size: int
     num_codebooks: int = 16
-    vocab_size: int = 2051
-    codec_vocab_size: int = 2048
+
+    @property
+    def vocab_size(self) -> int:
+        """Ids a codebook, three reserved ones included."""
+        return self.codec_vocab_size + 3
 
 
 def shape_config(shape: str) -> ShapeConfig:
@@ -50,12 +54,12 @@ def shape_config(shape: str) -> ShapeConfig:
     depth = DepthConfig(
         **dict(zip(FIELDS, sizes.depth, strict=True)),
         num_codebooks=16,
-        vocab_size=2051,
+        vocab_size=sizes.codebook_size + 3,
         backbone_hidden_size=width,
         audio_embed_size=width,
         rope_scaling=LLAMA3,
     )
-    return ShapeConfig(backbone, depth)
+    return ShapeConfig(backbone, depth, sizes.codebook_size)
 
 
 class Stacks(nn.Module):
