@@ -237,6 +237,25 @@ def test_convert_and_make_checkpoint(here: Path, tiny_folder: Path, capfd: pytes
     assert main(["say", "Hi.", "--model", "q", "--seed", "1", "--max-seconds", "0.2", "--out", "q.wav"]) == 0
 
 
+@pytest.mark.parametrize("wrong", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_folder_is_whole_or_not_there(
+    wrong: BaseException, here: Path, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    from breeze_lab import random_checkpoint
+
+    write, files = random_checkpoint.write_tensors, []
+
+    def fails_at_the_third_file(path: Path, tensors: dict) -> None:
+        files.append(path)
+        if len(files) == 3:
+            raise wrong
+        write(path, tensors)
+
+    monkeypatch.setattr(random_checkpoint, "write_tensors", fails_at_the_third_file)
+    assert main(["make-checkpoint", "--shape", "tiny", "new"]) == (130 if isinstance(wrong, KeyboardInterrupt) else 2)
+    assert capfd.readouterr().err.count("\n") == 1 and list(here.iterdir()) == []
+
+
 def test_info_tells_and_cures(capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
     assert main(["info", "--json"]) == 0
     told = json.loads(capfd.readouterr().out)

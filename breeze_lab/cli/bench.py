@@ -41,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
         command=_command(args),
         progress=_say if sys.stderr.isatty() else None,
     )
+    if sys.stderr.isatty():
+        _say("")
     if args.json:
         print_json(result)
     else:

@@ -1,6 +1,10 @@
 """`breeze-lab convert` and `breeze-lab make-checkpoint`: commands that write checkpoint folders."""
 
 import argparse
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from ..checkpoint import convert, make_checkpoint
@@ -34,15 +38,33 @@ def add(commands: Any) -> None:
 
 
 def run_convert(args: argparse.Namespace) -> int:
-    folder = convert(args.source, args.folder, args.quantize)
-    _report(args, {"folder": str(folder or args.folder), "quantize": args.quantize})
+    with _whole(args.folder):
+        folder = convert(args.source, args.folder, args.quantize)
+    _report(args, {"folder": str(folder), "quantize": args.quantize})
     return 0
 
 
 def run_make(args: argparse.Namespace) -> int:
-    folder = make_checkpoint(args.folder, args.shape, args.seed)
-    _report(args, {"folder": str(folder or args.folder), "shape": args.shape, "seed": args.seed})
+    with _whole(args.folder):
+        folder = make_checkpoint(args.folder, args.shape, args.seed)
+    _report(args, {"folder": str(folder), "shape": args.shape, "seed": args.seed})
     return 0
+
+
+@contextmanager
+def _whole(name: str) -> Iterator[None]:
+    """Take back a new or empty folder that was filled in part, also after Ctrl-C."""
+    folder = Path(name).expanduser()
+    new = not folder.exists()
+    mine = new or (folder.is_dir() and not any(folder.iterdir()))
+    try:
+        yield
+    except BaseException:
+        if mine:
+            shutil.rmtree(folder, ignore_errors=True)
+            if not new:
+                folder.mkdir(exist_ok=True)
+        raise
 
 
 def _report(args: argparse.Namespace, made: dict[str, Any]) -> None:

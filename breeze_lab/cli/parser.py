@@ -19,11 +19,18 @@ DEFAULTS = {name: p.default for name, p in inspect.signature(generate).parameter
 """Defaults of the command line are those of `generate`, read from it."""
 
 
+class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
+    """Shows the defaults that say something."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default in (None, False) else super()._get_help_string(action)
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, with mistakes as BreezeLabError: one line instead of a usage text."""
 
     def __init__(self, **kwargs: Any):
-        super().__init__(**{"allow_abbrev": False, "formatter_class": argparse.ArgumentDefaultsHelpFormatter} | kwargs)
+        super().__init__(**{"allow_abbrev": False, "formatter_class": HelpFormatter} | kwargs)
 
     def error(self, message: str) -> NoReturn:
         raise BreezeLabError(f"{message}. See: {self.prog} --help")
