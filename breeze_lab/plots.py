@@ -5,13 +5,14 @@ words what is seen. Needs matplotlib (extra `lab`).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from .measure.report import number
 
 # Okabe and Ito's palette, the strong ones first; yellow is too pale for lines on white.
 COLORS = {
@@ -58,33 +59,6 @@ def show(figure: Figure, sentence: str) -> None:
     display(figure)
     plt.close(figure)
     display(Markdown(f"*{' '.join(sentence.split())}*"))
-
-
-def table(rows: Sequence[Sequence[Any]], header: Sequence[str]) -> Any:
-    """A small table as Markdown; numbers to three digits."""
-    from IPython.display import Markdown
-
-    lines = [_line(header), "|" + "---|" * len(header), *(_line(row) for row in rows)]
-    return Markdown("\n".join(lines))
-
-
-def number(value: Any) -> str:
-    """Three digits, thousands grouped, no exponent where a plain number is short."""
-    if isinstance(value, (bool, str)) or value is None:
-        return "" if value is None else str(value)
-    if isinstance(value, (int, np.integer)):
-        return f"{value:,}"
-    value = float(value)
-    if value == 0:
-        return "0"
-    if 1e-3 <= abs(value) < 1e5:
-        digits = max(0, 2 - int(np.floor(np.log10(abs(value)))))
-        return f"{value:,.{digits}f}"
-    return f"{value:.1e}"
-
-
-def _line(cells: Sequence[Any]) -> str:
-    return "| " + " | ".join(number(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
 def bars(

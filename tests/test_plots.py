@@ -16,15 +16,6 @@ def style():
     plots.plt.close("all")
 
 
-@pytest.mark.parametrize(
-    "value, text",
-    [(0.0, "0"), (1.2345, "1.23"), (12.345, "12.3"), (123.45, "123"), (12345.6, "12,346"), (0.01234, "0.0123"),
-     (7.7e-7, "7.7e-07"), (196_608, "196,608"), ("a|b", "a|b"), (None, ""), (True, "True"), (-2.5, "-2.50")],
-)  # fmt: skip
-def test_number(value, text):
-    assert plots.number(value) == text
-
-
 def test_bars_start_at_zero_and_recorded_ones_differ():
     figure = plots.bars(
         {"here": 3.0, "there": 1.0}, "t", "ms", recorded=["there"], floor=0.5, spread={"here": [2.9, 3.4]}
@@ -64,11 +55,6 @@ def test_other_figures_draw():
     plots.waves({"a": np.ones(2400), "b": np.zeros(2400)}, "t", marks=[0.05])
     for number in plots.plt.get_fignums():
         plots.plt.figure(number).canvas.draw()
-
-
-def test_table_is_markdown():
-    text = plots.table([["a", 1.0], ["b", 22]], ["name", "ms"]).data
-    assert text.splitlines() == ["| name | ms |", "|---|---|", "| a | 1.00 |", "| b | 22 |"]
 
 
 def test_show_displays_figure_then_sentence_and_closes(monkeypatch):

@@ -2,15 +2,43 @@
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .. import blas
-from ..plots import number, table
 from . import timing
 
 if TYPE_CHECKING:
     from ..checkpoint import SpeechModel
+
+
+def table(rows: Sequence[Sequence[Any]], header: Sequence[str]) -> Any:
+    """A small table as Markdown; numbers to three digits."""
+    from IPython.display import Markdown
+
+    lines = [_line(header), "|" + "---|" * len(header), *(_line(row) for row in rows)]
+    return Markdown("\n".join(lines))
+
+
+def number(value: Any) -> str:
+    """Three digits, thousands grouped, no exponent where a plain number is short."""
+    if isinstance(value, (bool, str)) or value is None:
+        return "" if value is None else str(value)
+    if isinstance(value, (int, np.integer)):
+        return f"{value:,}"
+    value = float(value)
+    if value == 0:
+        return "0"
+    if 1e-3 <= abs(value) < 1e5:
+        digits = max(0, 2 - int(np.floor(np.log10(abs(value)))))
+        return f"{value:,.{digits}f}"
+    return f"{value:.1e}"
+
+
+def _line(cells: Sequence[Any]) -> str:
+    return "| " + " | ".join(number(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
 def machine_table(model: "SpeechModel | None" = None) -> Any:
