@@ -280,7 +280,7 @@ def test_library_warnings_end_in_the_status_line(make):
 
 
 def test_the_hold_covers_a_slow_device():
-    assert hold_seconds(20.0, 0.5) == pytest.approx(0.25)
+    assert hold_seconds(20.0, 0.4) == pytest.approx(0.25)
     for rtf in (1.0, 1.5, 3.0):
         hold = hold_seconds(20.0, rtf)
         # What is left is made, at this speed, before what is held and made meanwhile has been played.

@@ -58,11 +58,11 @@ class Growing:
 
 
 def hold_seconds(expected_s: float, rtf: float) -> float:
-    """Sound to have before playing starts, so that a device slower than real time leaves no gap.
+    """Sound to have before playing starts, so that neither a slow nor an unsteady device leaves a gap.
 
     A device that takes r seconds a second of sound has E - B seconds to make while the B held and then the rest play:
-    (E - B) r <= E, plus a margin of 15 %.
+    (E - B) r <= E, with r raised by a fourth, as the others on the machine come and go.
     """
-    if rtf <= 0.85:
+    if rtf <= 0.5:
         return LEAST_HOLD_S
-    return max(LEAST_HOLD_S, expected_s * (1.0 - 1.0 / (rtf * 1.15)))
+    return max(LEAST_HOLD_S + 2.0 * (rtf - 0.5), expected_s * (1.0 - 1.0 / (1.25 * rtf)))

@@ -9,7 +9,7 @@ import ipywidgets as w
 from .clip import peaks
 from .engine import ModelNote, size_text
 from .events import Progress, Sound, State, Status
-from .fields import button, line, section
+from .fields import button, line, section, show
 from .jobs import BUSY
 from .parts import Board, Takes
 from .player import Player
@@ -145,6 +145,7 @@ class Studio:
 
     def on_takes(self, takes: list[Take]) -> None:
         self.takes.items = [card(take) for take in takes]
+        show(self.clear, bool(takes))
 
 
 def card(take: Take) -> dict[str, Any]:

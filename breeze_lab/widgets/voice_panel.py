@@ -191,8 +191,8 @@ class VoicePanel:
             return
         peak, mean = levels(clip.chosen())
         self.wave.kind, told = length_hint(clip)
-        self.wave.told = f"{told} Peak {peak:.0f} dB, mean {mean:.0f} dB." + (
-            f" {clip.license}" if clip.license else ""
+        self.wave.told = f"{clip.name}: {told} Peak {peak:.0f} dB, mean {mean:.0f} dB." + (
+            f" License: {clip.license}." if clip.license else ""
         )
         kind, self.words.note = pace_hint(self.words.value, clip)
         self.words.kind = "info" if kind == "empty" else kind

@@ -54,6 +54,9 @@ def make_files(folder: Path) -> dict[str, Path]:
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL.strip())])
     book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(book, folder / "studio.ipynb")
+    quiet = folder / "settings" / "@jupyterlab" / "apputils-extension"
+    quiet.mkdir(parents=True)
+    (quiet / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
     return {"folder": folder, "model": folder / "model", "ready": ready, "shelf": folder / "shelf"}
 
 
@@ -131,7 +134,7 @@ def lab(files: dict[str, Path]) -> Server:
     port = free_port()
     arguments = ["jupyterlab", "--no-browser", f"--port={port}", "--ip=127.0.0.1", "--IdentityProvider.token="]
     arguments += ["--LabApp.expose_app_in_browser=True", "--ServerApp.disable_check_xsrf=True", *root_flag()]
-    arguments += [f"--ServerApp.root_dir={files['folder']}", "--LabApp.news_url=None"]
+    arguments += [f"--ServerApp.root_dir={files['folder']}"]
     return Server(arguments, port, "/lab", files, files["folder"] / "lab.log")
 
 

@@ -45,11 +45,12 @@ class StudioPage:
     def close(self) -> None:
         self.context.close()
 
-    def shot(self, name: str, width: int = 1200, height: int = 1400) -> Path:
+    def shot(self, name: str, width: int = 1200, height: int = 2300) -> Path:
         """A picture of the page: tall enough that nothing scrolls away."""
         self.artifacts.mkdir(parents=True, exist_ok=True)
         path = self.artifacts / f"{self.kind}-{name}.png"
         self.page.set_viewport_size({"width": width, "height": height})
+        self.page.locator(".bl-studio").evaluate("e => e.scrollIntoView()")
         self.page.wait_for_timeout(150)
         self.page.locator(".bl-studio").screenshot(path=path)
         self.page.set_viewport_size({"width": 1200, "height": 900})

@@ -86,5 +86,5 @@ def test_nothing_is_cut_off_at_this_width(studio, width):
     wide = studio.page.evaluate(
         "() => [...document.querySelectorAll('.bl-section')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
     )
-    studio.shot(f"width-{width}", width, 2400 if width < 800 else 1700)
+    studio.shot(f"width-{width}", width, 3000)
     assert wide == 0
