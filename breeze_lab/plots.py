@@ -1,6 +1,6 @@
 """One style for all figures: colors that color-blind readers can tell apart, units on the axes, the finding as title.
 
-Every function draws into a new figure (or given axes) and returns it; `show()` displays it with a sentence that says in
+Every function draws a new figure and returns it; `show()` displays it with a sentence that says in
 words what is seen. Needs matplotlib (extra `lab`).
 """
 
@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
+from cycler import cycler
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from .measure.report import number
 
@@ -44,7 +46,7 @@ def use_style() -> None:
             "axes.titlelocation": "left",
             "axes.spines.top": False,
             "axes.spines.right": False,
-            "axes.prop_cycle": mpl.cycler(color=list(COLORS.values())),
+            "axes.prop_cycle": cycler(color=list(COLORS.values())),
             "axes.grid": False,
             "legend.frameon": False,
             "image.cmap": "cividis",
@@ -54,7 +56,8 @@ def use_style() -> None:
 
 def show(figure: Figure, sentence: str) -> None:
     """Display a figure and below it the sentence that says what it shows, for readers who cannot see it."""
-    from IPython.display import Markdown, display
+    from IPython.core.display import Markdown
+    from IPython.display import display
 
     display(figure)
     plt.close(figure)
@@ -70,7 +73,6 @@ def bars(
     floor: float | None = None,
     floor_label: str = "floor",
     spread: Mapping[str, Sequence[float]] | None = None,
-    ax: Axes | None = None,
 ) -> Figure:
     """Horizontal bars from zero with their numbers.
 
@@ -81,7 +83,7 @@ def bars(
         floor: a vertical line that no bar can pass, with `floor_label`.
         spread: label -> all samples, drawn as dots on the bar.
     """
-    figure, ax = _axes(ax, (7.2, 0.9 + 0.36 * len(values)))
+    figure, ax = plt.subplots(figsize=(7.2, 0.9 + 0.36 * len(values)))
     labels = list(values)
     for row, label in enumerate(labels):
         far = label in recorded
@@ -107,7 +109,7 @@ def bars(
             textcoords="offset points", va="bottom", color=COLORS["vermilion"], annotation_clip=False,
         )  # fmt: skip
     ax.set_xlabel(unit)
-    _title(figure, ax, title)
+    _title(figure, title)
     return figure
 
 
@@ -120,7 +122,6 @@ def lines(
     log: str = "",
     limit: float | None = None,
     limit_label: str = "",
-    ax: Axes | None = None,
 ) -> Figure:
     """Lines with markers and labels at a legend.
 
@@ -129,7 +130,7 @@ def lines(
         log: axes that are logarithmic, "x", "y" or "xy"; the axis label says so.
         limit: a horizontal line with `limit_label`.
     """
-    figure, ax = _axes(ax)
+    figure, ax = plt.subplots()
     for index, (label, (x, y)) in enumerate(series.items()):
         ax.plot(x, y, marker=MARKERS[index % len(MARKERS)] if len(x) <= 30 else "", markersize=5, label=label)
     if limit is not None:
@@ -143,12 +144,12 @@ def lines(
     ticks = sorted({float(value) for x, _ in series.values() for value in x})
     if "x" in log and len(ticks) <= 10:
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        ax.xaxis.set_minor_locator(mpl.ticker.NullLocator())
+        ax.xaxis.set_minor_locator(NullLocator())
     if len(series) + bool(limit_label) > 2:
         ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     elif len(series) > 1 or limit_label:
         ax.legend()
-    _title(figure, ax, title)
+    _title(figure, title)
     return figure
 
 
@@ -159,7 +160,6 @@ def dots(
     *,
     recorded: Sequence[str] = (),
     limits: Mapping[str, float] | None = None,
-    ax: Axes | None = None,
 ) -> Figure:
     """Points on a log axis, one column a category.
 
@@ -168,14 +168,19 @@ def dots(
         recorded: labels measured elsewhere, drawn hollow.
         limits: category -> a short dash across its column, such as a tolerance.
     """
-    figure, ax = _axes(ax, (7.2, 3.4))
+    figure, ax = plt.subplots(figsize=(7.2, 3.4))
     columns = list(dict.fromkeys(category for values in series.values() for category in values))
     for index, (label, values) in enumerate(series.items()):
         x = [columns.index(c) + 0.09 * (index - (len(series) - 1) / 2) for c in values]
         color = list(COLORS.values())[index % len(COLORS)]
-        hollow = {"markerfacecolor": "white"} if label in recorded else {}
+        fill = "white" if label in recorded else color
         ax.plot(
-            x, [v or np.nan for v in values.values()], MARKERS[index % len(MARKERS)], color=color, label=label, **hollow
+            x,
+            [v or np.nan for v in values.values()],
+            MARKERS[index % len(MARKERS)],
+            color=color,
+            label=label,
+            markerfacecolor=fill,
         )
     for category, limit in (limits or {}).items():
         middle = columns.index(category)
@@ -187,7 +192,7 @@ def dots(
     ax.set_xticks(range(len(columns)), columns)
     ax.set_xlim(-0.5, len(columns) - 0.5)
     ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-    _title(figure, ax, title)
+    _title(figure, title)
     return figure
 
 
@@ -197,7 +202,7 @@ def stacked(rows: Mapping[str, Mapping[str, float]], title: str, unit: str) -> F
     Args:
         rows: bar label -> {part: number}, bars from top to bottom; the same parts get the same color and hatch.
     """
-    figure, ax = _axes(None, (7.2, 1.3 + 0.42 * len(rows)))
+    figure, ax = plt.subplots(figsize=(7.2, 1.3 + 0.42 * len(rows)))
     parts = list(dict.fromkeys(part for row in rows.values() for part in row))
     colors = list(COLORS.values())
     for index, part in enumerate(parts):
@@ -216,7 +221,7 @@ def stacked(rows: Mapping[str, Mapping[str, float]], title: str, unit: str) -> F
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel(unit)
     figure.legend(loc="outside lower center", ncols=len(parts))
-    _title(figure, ax, title)
+    _title(figure, title)
     return figure
 
 
@@ -224,7 +229,7 @@ def grids(cells: Mapping[str, np.ndarray], title: str, xlabel: str, ylabel: str)
     """Matrices of zeros and ones beside each other: which position is computed at which step."""
     figure, axes = plt.subplots(1, len(cells), figsize=(7.2, 3.6), squeeze=False)
     for ax, (label, matrix) in zip(axes[0], cells.items(), strict=True):
-        ax.imshow(matrix, cmap=mpl.colors.ListedColormap(["#EDEDED", COLORS["blue"]]), vmin=0, vmax=1)
+        ax.imshow(matrix, cmap=ListedColormap(["#EDEDED", COLORS["blue"]]), vmin=0, vmax=1)
         ax.set_xticks(np.arange(matrix.shape[1] + 1) - 0.5, minor=True)
         ax.set_yticks(np.arange(matrix.shape[0] + 1) - 0.5, minor=True)
         ax.grid(which="minor", color="white", linewidth=1.5)
@@ -233,7 +238,7 @@ def grids(cells: Mapping[str, np.ndarray], title: str, xlabel: str, ylabel: str)
         ax.set_title(label, fontsize=10, fontweight="normal", loc="center")
         ax.set_xlabel(xlabel)
     axes[0][0].set_ylabel(ylabel)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    _title(figure, title)
     return figure
 
 
@@ -246,7 +251,7 @@ def timeline(
         lanes: lane label -> kind of span -> [(start, end)] in milliseconds, lanes from top to bottom.
         colors: kind -> one of `COLORS`; also the legend.
     """
-    figure, ax = _axes(None, (7.2, 0.9 + 0.42 * len(lanes)))
+    figure, ax = plt.subplots(figsize=(7.2, 0.9 + 0.42 * len(lanes)))
     for row, spans in enumerate(lanes.values()):
         for kind, parts in spans.items():
             ax.broken_barh(
@@ -261,7 +266,7 @@ def timeline(
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel("milliseconds")
     figure.legend(loc="outside lower center", ncols=len(colors))
-    _title(figure, ax, title)
+    _title(figure, title)
     return figure
 
 
@@ -270,17 +275,14 @@ def spectrograms(sounds: Mapping[str, np.ndarray], title: str, rate: int = 24_00
     figure, axes = plt.subplots(1, len(sounds), figsize=(1.4 + 1.35 * len(sounds), 2.6), sharey=True, squeeze=False)
     levels = {label: _pooled(spectrogram(samples), rate) for label, samples in sounds.items()}
     top = max(level.max() for level in levels.values())
-    image = None
     for ax, (label, level) in zip(axes[0], levels.items(), strict=True):
         extent = (0, len(sounds[label]) / rate, 0, 8)
-        image = ax.imshow(
-            level, origin="lower", aspect="auto", extent=extent, vmin=top - 60, vmax=top, interpolation="nearest"
-        )
+        ax.imshow(level, origin="lower", aspect="auto", extent=extent, vmin=top - 60, vmax=top, interpolation="nearest")
         ax.set_title(label, fontsize=10, fontweight="normal", loc="center")
         ax.set_xlabel("seconds")
     axes[0][0].set_ylabel("kHz")
-    figure.colorbar(image, ax=axes[0], label="dB", fraction=0.05)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    figure.colorbar(axes[0][0].images[0], ax=axes[0], label="dB", fraction=0.05)
+    _title(figure, title)
     return figure
 
 
@@ -319,19 +321,10 @@ def waves(
         ax.set_title(label, fontsize=10, fontweight="normal", loc="left")
     axes[-1, 0].set_xlabel("seconds")
     figure.supylabel(ylabel, fontsize=10)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    _title(figure, title)
     return figure
 
 
-def _axes(ax: Axes | None, size: tuple[float, float] | None = None) -> tuple[Figure, Axes]:
-    if ax is not None:
-        return ax.figure, ax  # type: ignore[return-value]
-    return plt.subplots(figsize=size)
-
-
-def _title(figure: Figure, ax: Axes, title: str) -> None:
-    """Titles start at the figure's left edge, so that long ones have room; a subplot's own stays above it."""
-    if len(figure.axes) == 1:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
-    else:
-        ax.set_title(title)
+def _title(figure: Figure, title: str) -> None:
+    """Titles start at the figure's left edge, so that long ones have room."""
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def table(rows: Sequence[Sequence[Any]], header: Sequence[str]) -> Any:
     """A small table as Markdown; numbers to three digits."""
-    from IPython.display import Markdown
+    from IPython.core.display import Markdown
 
     lines = [_line(header), "|" + "---|" * len(header), *(_line(row) for row in rows)]
     return Markdown("\n".join(lines))
@@ -73,14 +73,14 @@ def capabilities(found: dict[str, Any]) -> Any:
 
 def source(*functions: Callable[..., Any]) -> Any:
     """The functions' own code, docstrings left out: what runs is what is shown."""
-    from IPython.display import Markdown
+    from IPython.core.display import Markdown
 
     return Markdown("\n".join(f"```python\n{_without_docstring(f)}\n```" for f in functions))
 
 
 def verdict(what: str, guess: float, measured: float, unit: str = "") -> Any:
     """Your guess beside the measurement."""
-    from IPython.display import Markdown
+    from IPython.core.display import Markdown
 
     off = max(guess, measured) / max(min(guess, measured), 1e-30)
     whole = isinstance(guess, int) and isinstance(measured, int)

@@ -49,10 +49,10 @@ def shape_config(shape: str) -> ShapeConfig:
     if shape not in SHAPES:
         raise BreezeLabError(f"Unknown shape {shape!r}. Choose one of {', '.join(SHAPES)}.")
     sizes = SHAPES[shape]
-    backbone = BackboneConfig(**dict(zip(FIELDS, sizes.backbone, strict=True)))
+    backbone = BackboneConfig(**_stack(sizes.backbone))
     width = backbone.hidden_size
     depth = DepthConfig(
-        **dict(zip(FIELDS, sizes.depth, strict=True)),
+        **_stack(sizes.depth),
         num_codebooks=16,
         vocab_size=sizes.codebook_size + 3,
         backbone_hidden_size=width,
@@ -60,6 +60,10 @@ def shape_config(shape: str) -> ShapeConfig:
         rope_scaling=LLAMA3,
     )
     return ShapeConfig(backbone, depth, sizes.codebook_size)
+
+
+def _stack(sizes: tuple[int, ...]) -> dict[str, Any]:
+    return dict(zip(FIELDS, sizes, strict=True))
 
 
 class Stacks(nn.Module):
