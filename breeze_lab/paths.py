@@ -11,7 +11,10 @@ ROOT = PACKAGE.parent  # the clone
 
 
 def data_folder() -> Path:
-    """`data/` of the clone. It may be missing when the package was installed from a wheel."""
+    """`data/` of the clone; with the package installed elsewhere, `data/` of the clone that is the current folder."""
+    here = Path.cwd() / "data"
+    if not (ROOT / "data").is_dir() and (here.parent / "breeze_lab").is_dir() and here.is_dir():
+        return here
     return ROOT / "data"
 
 
