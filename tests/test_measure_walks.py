@@ -1,6 +1,7 @@
 """walks: positions against the sum by hand, rungs against each other, copies leave the original alone."""
 
 import mlx.core as mx
+import mlx.nn
 import mlx.utils
 import numpy as np
 import pytest
@@ -78,3 +79,13 @@ def test_step_times_has_a_row_a_round_and_a_column_a_step(depth, frame):
     times = walks.step_times(depth, frame[0][:1], frame[1][:1], repeat=2)
     assert set(times) == {"recompute", "cached"}
     assert all(t.shape == (2, K - 1) and (t > 0).all() for t in times.values())
+
+
+def test_dense_copies_of_packed_layers():
+    packed = mlx.nn.Sequential(mlx.nn.Linear(64, 32, bias=False), mlx.nn.Linear(32, 8, bias=False))
+    mlx.nn.quantize(packed, group_size=32, bits=8)
+    x = mx.array(np.random.default_rng(0).standard_normal((3, 64), dtype=np.float32))
+    dense = walks.as_dtype(packed)
+    assert all(type(layer) is mlx.nn.Linear for layer in dense.layers)
+    np.testing.assert_allclose(np.array(dense(x)), np.array(packed(x)), atol=1e-5)
+    assert all(isinstance(layer, mlx.nn.QuantizedLinear) for layer in packed.layers)

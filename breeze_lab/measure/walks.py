@@ -92,7 +92,7 @@ def frame_parts(model: "SpeechModel", repeat: int = 7) -> dict[str, Timing]:
 
 
 def as_dtype(module: nn.Module, dtype: mx.Dtype = mx.float32) -> Any:
-    """A copy of a module with its float weights in another dtype; the original is not touched."""
+    """A dense copy of a module, its weights in `dtype`, packed layers unpacked; the original is not touched."""
     twin = _twin(module)
     twin.set_dtype(dtype)
     mx.eval(twin.parameters())
@@ -105,10 +105,21 @@ def _twin(node: Any) -> Any:
         return [_twin(child) for child in node]
     if not isinstance(node, dict):  # a module is a dict
         return node
+    if isinstance(node, (nn.QuantizedLinear, nn.QuantizedEmbedding)):
+        return _unpacked(node)
     twin = copy.copy(node)
     for name, child in node.items():
         twin[name] = _twin(child)
     return twin
+
+
+def _unpacked(layer: Any) -> nn.Module:
+    """The dense layer that a packed one (without bias) stands for."""
+    packing = {"group_size": layer.group_size, "bits": layer.bits, "mode": layer.mode}
+    weight = mx.dequantize(layer.weight, layer.scales, layer.get("biases"), **packing)
+    dense = nn.Linear(1, 1, bias=False) if isinstance(layer, nn.QuantizedLinear) else nn.Embedding(1, 1)
+    dense.weight = weight
+    return dense
 
 
 def backbone_states(model: "SpeechModel", text: str, codes: mx.array) -> mx.array:
