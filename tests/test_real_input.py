@@ -14,7 +14,7 @@ from scipy import signal
 
 import breeze_lab as bl
 from breeze_lab import audio, voices
-from breeze_lab.paths import data_folder, voices_folder
+from breeze_lab.paths import voices_folder
 from breeze_lab.voice import transcript_warning
 
 
@@ -22,11 +22,7 @@ def about(name: str) -> dict:
     return json.loads((voices_folder() / f"{name}.json").read_text(encoding="utf-8"))
 
 
-HUMAN = [name for name in voices.names() if "asterisk" in json.dumps(about(name)).lower()]
-pytestmark = [
-    pytest.mark.skipif(not HUMAN, reason="data/voices holds no human recording"),
-    pytest.mark.skipif(not (data_folder() / "waft" / "config.json").is_file(), reason="data/waft is not there"),
-]
+HUMAN = [name for name in voices.names() if about(name).get("kind") == "human"]
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +46,23 @@ def log_mel(x: np.ndarray) -> np.ndarray:
     return np.log10(bank @ np.abs(z) ** 2 + 1e-7)
 
 
-def test_source_and_licence_are_stated():
+def test_there_is_a_human_recording_and_every_source_and_licence_is_stated():
+    assert HUMAN
     for name in voices.names():
         told = about(name)
         assert told["transcript"].strip() and told["source"].strip() and told.get("licence", told.get("license"))
         samples = audio.reference(next(p for p in voices_folder().glob(f"{name}.*") if p.suffix in audio.READABLE))
         assert transcript_warning(told["transcript"], audio.active_seconds(samples)) == ""
+
+
+def test_the_shipped_voices_are_the_default_codecs_own(model: "bl.checkpoint.SpeechModel"):
+    for name in voices.names():
+        voice = bl.Voice.load(voices_folder() / f"{name}.safetensors")
+        voice.check(model.codec)
+        assert voice.transcript == about(name)["transcript"]
+        file = next(p for p in voices_folder().glob(f"{name}.*") if p.suffix in audio.READABLE)
+        fresh = model.codec.encode(mx.array(audio.reference(file)))
+        assert fresh.shape == voice.codes.shape and float((fresh[:, 0] == voice.codes[:, 0]).mean()) > 0.9
 
 
 def test_encoded_and_decoded_it_is_the_same_speech(model: "bl.checkpoint.SpeechModel", clip: Path):
