@@ -91,8 +91,8 @@ class Decoder(nn.Module):
                 x = block(x, state)
             magnitude, phase = mx.split(self.head(self.norm(x)), 2, axis=-1)
             magnitude = mx.exp(mx.minimum(magnitude, 6.0))
-            spectrum = magnitude * mx.cos(phase) + 1j * (magnitude * mx.sin(phase))
-            windows = mx.fft.irfft(spectrum, n=config.n_fft) * self._window
+            parts = mx.stack([magnitude * mx.cos(phase), magnitude * mx.sin(phase)], axis=-1)
+            windows = mx.fft.irfft(parts.view(mx.complex64).squeeze(-1), n=config.n_fft) * self._window
             return self.overlap_add(windows, state)
 
     def overlap_add(self, windows: mx.array, state: StreamState) -> mx.array:
