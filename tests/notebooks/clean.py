@@ -1,7 +1,7 @@
-"""Bring executed notebooks to the form in which they are kept: python tests/notebooks/clean.py notebooks/*.ipynb
+"""Bring notebooks to the form in which they are kept: python tests/notebooks/clean.py [--run] notebooks/*.ipynb
 
 Drops widget state, timestamps, warnings and sound; numbers the cells; keeps plots, tables and text. `test_policy.py`
-holds the result.
+holds the result. `--run` executes them first; do that on a quiet machine, since times are kept too.
 """
 
 import re
@@ -48,10 +48,21 @@ def _output(out: nbformat.NotebookNode) -> nbformat.NotebookNode | None:
     return out
 
 
-def main(paths: list[str]) -> None:
-    for path in paths:
+def run(notebook: nbformat.NotebookNode, folder: Path) -> None:
+    """Execute in place, as a reader does who runs all cells from the top."""
+    from nbclient import NotebookClient
+
+    NotebookClient(
+        notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+    ).execute()
+
+
+def main(arguments: list[str]) -> None:
+    for path in map(Path, (argument for argument in arguments if argument != "--run")):
         notebook = nbformat.read(path, as_version=4)
-        Path(path).write_text(nbformat.writes(clean(notebook)) + "\n", encoding="utf-8")
+        if "--run" in arguments:
+            run(notebook, path.parent)
+        path.write_text(nbformat.writes(clean(notebook)) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
