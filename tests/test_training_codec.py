@@ -1,0 +1,239 @@
+"""Training of Waft's codec: a run in seconds on a CPU, what it writes, and that MLX runs the same codec."""
+
+import argparse
+import json
+import math
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from breeze_lab.codec import load_codec
+
+torch = pytest.importorskip("torch", reason="PyTorch (the extra `train`) is not installed")
+
+from breeze_lab.training import codec_losses, codec_model, eval_codec, export_codec, train_codec  # noqa: E402
+from breeze_lab.training.codec_data import Stream, trim  # noqa: E402
+from breeze_lab.training.codec_trainer import ADVERSARIAL, Trainer  # noqa: E402
+
+WAFT = Path(__file__).parent.parent / "data" / "waft" / "audio_tokenizer"
+
+
+def speechlike(seconds: float, seed: int = 0) -> np.ndarray:
+    """Gliding harmonics with pauses, float32 at 24 kHz."""
+    generator = np.random.default_rng(seed)
+    t = np.arange(int(seconds * 24000)) / 24000
+    pitch = 140 + 50 * np.sin(2 * np.pi * 0.7 * t + generator.uniform(0, 6))
+    phase = 2 * np.pi * np.cumsum(pitch) / 24000
+    wave = sum(np.sin(k * phase) * generator.uniform(0.2, 1) / k for k in range(1, 15))
+    loud = np.clip(np.sin(2 * np.pi * 1.3 * t) + 0.5, 0, 1)
+    return (0.12 * wave * loud + 0.002 * generator.standard_normal(len(t))).astype(np.float32)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def audio(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("audio")
+    np.save(folder / "train_a.npy", (speechlike(12) * 32767).astype(np.int16))
+    np.save(folder / "valid.npy", (speechlike(3, 1) * 32767).astype(np.int16))
+    return folder
+
+
+def arguments(audio: Path, out: Path, *more: str) -> argparse.Namespace:
+    fixed = ["--micro", "--seconds", "60", "--plain-steps", "3", "--adversarial-from", "0"]
+    return train_codec.parser().parse_args([str(audio), str(out), *fixed, *more])
+
+
+@pytest.fixture(scope="module")
+def run(audio: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("run")
+    train_codec.train(arguments(audio, out, "--max-steps", "5"))
+    return out
+
+
+def test_a_run_writes_a_log_and_a_checkpoint(run: Path):
+    lines = [json.loads(line) for line in (run / "codec_log.jsonl").read_text().splitlines()]
+    assert [line.get("event") for line in lines] == ["start", "phase", "k-means", "phase", None, "end"]
+    assert lines[0]["hours"] == pytest.approx(12 / 3600, abs=1e-3)
+    assert all(math.isfinite(lines[4][key]) for key in ("mel", "commit", "adversarial", "grad"))
+    assert lines[4]["discriminator"] > 0 and lines[-1]["valid_mel"] > 0
+    codec = codec_model.read_codec(run / "codec.pt")
+    assert codec.encode(torch.zeros(2, 1921)).shape == (2, 2, 16)
+
+
+def test_frozen_codes_stay_while_the_decoder_moves(audio: Path, run: Path, tmp_path: Path):
+    more = ["--max-steps", "2", "--init", str(run / "codec.pt"), "--freeze-codes", "--rate", "0.01"]
+    train_codec.train(arguments(audio, tmp_path, *more))
+    before, after = (torch.load(p / "codec.pt", weights_only=True)["codec"] for p in (run, tmp_path))
+    moved = {name.split(".")[0] for name in before if not torch.equal(before[name], after[name])}
+    assert moved == {"decoder"}
+    x = torch.from_numpy(speechlike(1, 5))[None]
+    a, b = (codec_model.read_codec(p / "codec.pt") for p in (run, tmp_path))
+    assert torch.equal(a.encode(x), b.encode(x))
+
+
+def test_a_seed_gives_the_same_run(audio: Path, tmp_path: Path):
+    states = []
+    for name in ("a", "b"):
+        train_codec.train(arguments(audio, tmp_path / name, "--max-steps", "2", "--seed", "7"))
+        states.append(torch.load(tmp_path / name / "codec.pt", weights_only=True)["codec"])
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_mlx_runs_the_same_codec(run: Path, tmp_path: Path):
+    ours = codec_model.read_codec(run / "codec.pt")
+    export_codec.export(ours, tmp_path)
+    theirs = load_codec(tmp_path)
+    x = speechlike(3.3, 2)
+    codes = ours.encode(torch.from_numpy(x)[None])[0].numpy()
+    assert (np.array(theirs.encode(mx.array(x))) == codes).mean() > 0.995  # ties within rounding may fall either way
+    expected = ours.decode(torch.from_numpy(codes)[None])[0].numpy()
+    assert np.abs(np.array(theirs.decode(mx.array(codes))) - expected).max() < 1e-4
+
+
+def test_mlx_runs_the_shipped_codec_as_pytorch_does():
+    config = json.loads((WAFT / "config.json").read_text())
+    assert config.pop("model_type") == "breeze_lab_stft_codec"
+    ours = codec_model.Codec(codec_model.CodecShape(**config))
+    tensors = {
+        k: torch.from_numpy(np.array(v.astype(mx.float32))) for k, v in mx.load(str(WAFT / "model.safetensors")).items()
+    }
+    missing, unexpected = ours.load_state_dict(tensors, strict=False)
+    assert not unexpected and {name.split(".")[-1] for name in missing} == {"usage"}
+    theirs = load_codec(WAFT)
+    x = speechlike(2.2, 3)
+    codes = ours.encode(torch.from_numpy(x)[None])[0].numpy()
+    assert (np.array(theirs.encode(mx.array(x))) == codes).all()
+    expected = ours.decode(torch.from_numpy(codes)[None])[0].numpy()
+    assert np.abs(np.array(theirs.decode(mx.array(codes))) - expected).max() < 1e-4
+
+
+def test_padding_a_batch_leaves_codes_alone(run: Path):
+    codec = codec_model.read_codec(run / "codec.pt")
+    x = torch.from_numpy(speechlike(1.0, 4))
+    batch = torch.zeros(2, 48000)
+    batch[0, : len(x)] = x
+    assert torch.equal(codec.encode(batch)[0, :13], codec.encode(x[None])[0])
+
+
+def test_overlap_add_undoes_the_windows():
+    decoder = codec_model.Decoder(codec_model.MICRO)
+    shape = codec_model.MICRO
+    x = torch.from_numpy(speechlike(0.8))[None]
+    windows = torch.nn.functional.pad(x, (0, shape.lookahead)).unfold(-1, shape.n_fft, shape.hop) * decoder.hann
+    y = decoder.overlap_add(windows * (decoder.hann / 1.5))
+    rise = shape.lookahead
+    assert (y - x)[:, rise:].abs().max() < 1e-5  # once all overlapping windows are there
+    assert y.shape == x.shape
+
+
+def test_training_reaches_for_what_the_first_windows_can_give(audio: Path, tmp_path: Path):
+    trainer = Trainer(arguments(audio, tmp_path))
+    shape = trainer.shape
+    ones = torch.ones(1, trainer.frames * shape.frame_size)
+    hann = trainer.codec.decoder.hann
+    windows = torch.nn.functional.pad(ones, (0, shape.lookahead)).unfold(-1, shape.n_fft, shape.hop) * hann
+    assert torch.allclose(trainer.codec.decoder.overlap_add(windows * (hann / 1.5))[0], trainer.envelope, atol=1e-5)
+
+
+def test_discriminators_push_as_hard_as_asked(audio: Path, tmp_path: Path):
+    # Silence makes the spectral gradient in y huge; sized at the output layer, the pushes stay in proportion.
+    trainer = Trainer(arguments(audio, tmp_path))
+    trainer.ramp.fill_(1.0)
+    trainer.fill(ADVERSARIAL)
+    x = trainer.buffers[ADVERSARIAL]
+    x[:, 4000:9000] = 0
+    y, *_ = trainer.reconstruct(x, True)
+    leaf = y.detach().requires_grad_()
+    mel, magnitude = trainer.spectral(leaf, x)
+    (own,) = torch.autograd.grad(15 * mel + 2 * magnitude, leaf)
+    pushes = tuple(1000 * push for push in trainer.criticize(x, leaf)[-1])  # untrained critics hardly push
+    trainer.args.adversarial_weight, trainer.args.feature_weight = 0.0, 1.5
+    total, _ = trainer.balanced(y, own, pushes)
+    head = trainer.codec.decoder.head.weight
+    size = [torch.autograd.grad(y, head, g, retain_graph=True)[0].norm() for g in (own, total - own)]
+    assert float(size[1] / size[0]) == pytest.approx(1.5, rel=0.02)
+
+
+def test_codebooks_fill_and_come_back_to_life():
+    torch.manual_seed(0)
+    quantizer = codec_model.Quantizer(codec_model.MICRO, 2)
+    rows = torch.randn(600, 16)
+    quantizer.kmeans(rows, batch_rows=600)
+    error = [float((rows - quantizer.codebooks[0][quantizer.nearest(rows, quantizer.codebooks[0])]).square().mean())]
+    _, codes, _ = quantizer(rows.view(1, 600, 16))
+    assert (codes[..., 0].unique().numel(), codes[..., 1].unique().numel()) == (32, 32)
+    assert error[0] < float(rows.square().mean()) * 0.7
+    quantizer.codebooks[0][5:] = 100.0  # out of reach of all rows
+    for _ in range(400):
+        quantizer(rows.view(1, 600, 16), None, learn=True)
+    assert quantizer(rows.view(1, 600, 16))[1][..., 0].unique().numel() == 32
+
+
+def test_fewer_codebooks_are_the_first_ones():
+    quantizer = codec_model.Quantizer(codec_model.MICRO, 3)
+    z = torch.randn(2, 4, 16)
+    out, codes, _ = quantizer(z, torch.tensor([1, 3]))
+    books = quantizer.codebooks
+    assert torch.allclose(out[0], books[0][codes[0, :, 0]], atol=1e-5)
+    assert torch.allclose(out[1], sum(books[k][codes[1, :, k]] for k in range(3)), atol=1e-5)
+
+
+def test_crops_keep_level_and_pitch(tmp_path: Path):
+    t = np.arange(240000) / 24000
+    np.save(tmp_path / "train.npy", (np.sin(2 * np.pi * 1000 * t) * 8000).astype(np.int16))
+    stream = Stream(tmp_path, "cpu")
+    plain = stream.crops(3, 12000, augment=False)
+    assert plain.abs().max() == pytest.approx(8000 / 32768, rel=1e-3)
+    torch.manual_seed(1)
+    crops = stream.crops(24, 12000)
+    peaks = torch.fft.rfft(crops * torch.hann_window(12000)).abs()
+    hertz = peaks.argmax(-1) * 2.0
+    assert hertz.min() >= 840 and hertz.max() <= 1190 and (hertz == 1000).sum() >= 6 and hertz.unique().numel() > 5
+    leak = peaks.clone()
+    for row, peak in zip(leak, peaks.argmax(-1), strict=True):
+        row[peak - 4 : peak + 5] = 0
+    assert (leak.amax(-1) / peaks.amax(-1)).max() < 0.01  # resampling is clean
+
+
+def test_new_streams_are_taken_up(tmp_path: Path):
+    np.save(tmp_path / "train_a.npy", np.zeros(24000, np.int16))
+    stream = Stream(tmp_path, "cpu")
+    assert not stream.refresh()
+    np.save(tmp_path / "train_b.npy", np.zeros(48000, np.int16))
+    assert stream.refresh() and stream.hours == pytest.approx(3 / 3600)
+
+
+def test_trim_cuts_silence():
+    x = np.concatenate([np.zeros(24000), speechlike(0.3), np.zeros(24000)]).astype(np.float32)
+    cut = trim(x)
+    assert 7200 <= len(cut) <= 7200 + 1920 + 4800 + 480
+    assert len(trim(np.zeros(1000, np.float32))) == 0
+
+
+def test_spectral_loss_tells_distance():
+    loss = codec_losses.SpectralLoss(24000)
+    x = torch.from_numpy(speechlike(0.5))[None]
+    assert float(loss(x, x)[0]) == 0.0
+    quiet, louder = (float(loss(x * g, x)[0]) for g in (0.5, 0.25))
+    assert 0 < quiet < louder and quiet < 0.32  # log10 2 where nothing is under the floor
+
+
+def test_the_table_judges_against_floors():
+    item = {"pesq": 2.5, "mos": 3.0, "mos_original": 4.3, "similarity": 0.8, "similarity_original": 0.84}
+    items = [
+        {**item, "words": (2, 10), "words_original": (1, 10)},
+        {**item, "words": (0, 10), "words_original": (0, 10)},
+    ]
+    means = eval_codec.summary(items)
+    assert means["wer"] == 0.1 and means["wer_rise"] == pytest.approx(0.05)
+    lines = eval_codec.table(means, 2).splitlines()
+    assert [line.split("|")[5].strip() for line in lines[2:6]] == ["floor", "below", "below", "aim"]
