@@ -4,6 +4,7 @@ Shapes: B batch, S positions, H heads, D head dim, C channels.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Protocol
 
 import mlx.core as mx
@@ -45,13 +46,26 @@ class Rope:
     def __init__(self, dims: int, theta: float, factor: float = 1.0, llama3: dict[str, Any] | None = None):
         self.dims, self.theta, self.scale = dims, theta, 1.0 / factor
         # NumPy, so that the table is a plain constant that any thread may use.
-        self.wavelengths = None if llama3 is None else mx.array(_llama3_periods(dims, theta, llama3))
+        periods = None if llama3 is None else _llama3_periods(dims, theta, llama3)
+        self.wavelengths = None if periods is None else mx.array(periods)
+        exact = theta ** (np.arange(0, dims, 2, dtype=np.float64) / dims) if periods is None else periods
+        self._turns = lru_cache(maxsize=64)(lambda position: _turn(position * self.scale / exact))
 
     def __call__(self, x: mx.array, offset: int | mx.array = 0) -> mx.array:
+        single = x.shape[2] == 1 and x.dtype == mx.float32 and isinstance(offset, int)
+        if single and mx.default_device() == mx.cpu:
+            # One product instead of the ten operations that mx.fast.rope falls back to on a CPU.
+            return x @ self._turns(offset)
         base = None if self.wavelengths is not None else self.theta
         return mx.fast.rope(
             x, self.dims, traditional=False, base=base, scale=self.scale, offset=offset, freqs=self.wavelengths
         )
+
+
+def _turn(angles: np.ndarray) -> mx.array:
+    """float32 [D, D] that rotates a row [x1, x2] of D = 2 n values by `angles` [n]: a matrix for one position."""
+    cos, sin = np.diag(np.cos(angles)), np.diag(np.sin(angles))
+    return mx.array(np.block([[cos, sin], [-sin, cos]]).astype(np.float32))
 
 
 def _llama3_periods(dims: int, theta: float, scaling: dict[str, Any]) -> np.ndarray:

@@ -178,12 +178,14 @@ def letters(text: str) -> float:
 
 
 def codec_id(codec: Codec) -> str:
-    """A short hash of a codec's parameters, so that a voice is never decoded by another codec.
+    """A short hash of a codec's codebooks, so that a voice is never decoded by another codec.
 
-    Names, shapes and the first values, rounded to bfloat16: equal for the same weights held as float32 or bfloat16.
+    Their shapes and first entries, rounded to bfloat16: equal for the same weights held as float32 or bfloat16, and for
+    a codec whose decoder was trained further while the meaning of its codes stayed.
     """
     parameters = sorted(cast(list[tuple[str, mx.array]], tree_flatten(codec.parameters())))
-    first = mx.concatenate([p.reshape(-1)[:4].astype(mx.bfloat16).astype(mx.float32) for _, p in parameters])
-    digest = hashlib.sha256("".join(f"{name}{list(p.shape)}" for name, p in parameters).encode())
+    books = [array for name, array in parameters if name.endswith("codebooks")]
+    first = mx.concatenate([book.reshape(-1)[:256].astype(mx.bfloat16).astype(mx.float32) for book in books])
+    digest = hashlib.sha256("".join(str(list(book.shape)) for book in books).encode())
     digest.update(np.asarray(first, dtype="<f4").tobytes())
     return digest.hexdigest()[:16]

@@ -22,7 +22,8 @@ class LevelCodec(nn.Module):
 
     def __init__(self, seed: int = 0):
         super().__init__()
-        self.codebook = mx.random.normal((64, 8), key=mx.random.key(seed))
+        self.codebooks = mx.random.normal((1, 64, 8), key=mx.random.key(seed))
+        self.decoder = mx.zeros((8,))
         self.calls = 0
 
     def encode(self, samples: mx.array) -> mx.array:
@@ -74,6 +75,9 @@ def test_a_voice_belongs_to_its_codec(tmp_path: Path, model: SimpleNamespace):
     half = LevelCodec()
     half.set_dtype(mx.bfloat16)
     voice.check(half)  # the same weights in another dtype
+    tuned = LevelCodec()
+    tuned.decoder = mx.ones((8,))
+    voice.check(tuned)  # codes that mean the same, decoded better
     with pytest.raises(BreezeLabError, match="another codec"):
         voice.check(LevelCodec(seed=1))
     with pytest.raises(BreezeLabError, match="ids up to 99"):
