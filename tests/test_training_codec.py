@@ -13,7 +13,7 @@ from breeze_lab.codec import load_codec
 
 torch = pytest.importorskip("torch", reason="PyTorch (the extra `train`) is not installed")
 
-from breeze_lab.training import codec_losses, codec_model, eval_codec, export_codec, train_codec  # noqa: E402
+from breeze_lab.training import codec_data, codec_losses, codec_model, eval_codec, export_codec, train_codec  # noqa: E402
 from breeze_lab.training.codec_data import Stream, trim  # noqa: E402
 from breeze_lab.training.codec_trainer import ADVERSARIAL, Trainer  # noqa: E402
 
@@ -78,6 +78,35 @@ def test_frozen_codes_stay_while_the_decoder_moves(audio: Path, run: Path, tmp_p
     x = torch.from_numpy(speechlike(1, 5))[None]
     a, b = (codec_model.read_codec(p / "codec.pt") for p in (run, tmp_path))
     assert torch.equal(a.encode(x), b.encode(x))
+
+
+def test_an_exported_codec_can_grow_and_go_on(audio: Path, run: Path, tmp_path: Path):
+    export_codec.export(codec_model.read_codec(run / "codec.pt"), tmp_path / "folder")
+    more = ["--init", str(tmp_path / "folder"), "--freeze-codes", "--decoder-blocks", "3"]
+    trainer = Trainer(arguments(audio, tmp_path, *more))
+    before = codec_model.read_codec(tmp_path / "folder")
+    assert (len(before.decoder.blocks), len(trainer.codec.decoder.blocks)) == (1, 3)
+    codes = torch.randint(0, 32, (1, 9, 16))
+    small, grown = before.decode(codes), trainer.codec.decode(codes)
+    assert 0 < float((small - grown).norm() / small.norm()) < 0.1  # the new blocks hardly do anything yet
+    train_codec.train(arguments(audio, tmp_path / "on", *more, "--max-steps", "1"))
+    assert codec_model.read_codec(tmp_path / "on" / "codec.pt").shape.decoder_blocks == 3
+
+
+def test_packs_leave_out_held_out_voices(tmp_path: Path):
+    sf = pytest.importorskip("soundfile")
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    rows = []
+    for n, voice in enumerate(["a", "b", "c", "a"]):
+        sf.write(corpus / f"{n}.ogg", speechlike(1 + 0.1 * n, n), 24000, format="OGG", subtype="OPUS")
+        rows.append({"file": f"{n}.ogg", "voice": voice, "text": f"text {n}"})
+    (corpus / "manifest.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    files = codec_data.choose(corpus, {"held_out_voices": ["b"], "held_out_texts": ["text 3"]}, seed=0)
+    assert sorted(path.name for path, _ in files) == ["0.ogg", "2.ogg"]
+    codec_data.pack(files, tmp_path / "pack")
+    hours = codec_data.decode_pack(tmp_path / "pack", tmp_path / "train.npy", workers=1)
+    assert 1.5 / 3600 < hours < 2.6 / 3600 and Stream(tmp_path, "cpu").hours == hours
 
 
 def test_a_seed_gives_the_same_run(audio: Path, tmp_path: Path):

@@ -1,13 +1,17 @@
 """Audio for codec training: one int16 stream on the device, crops with random pitch and gain drawn there.
 
-`python -m breeze_lab.training.codec_data PACK OUT.npy` decodes one pack (`index.json` and `audio.bin`, Opus files end
-to end) to a stream of trimmed speech at 24 kHz. Streams can be added to a folder while a training run reads from it.
+    python -m breeze_lab.training.codec_data pack CORPUS packs --leave-out split.json --megabytes 60  # packs/0, packs/1
+    python -m breeze_lab.training.codec_data decode packs/0 audio/train_0.npy
+
+A pack is `index.json` and `audio.bin`, Opus files end to end; a stream is trimmed speech at 24 kHz. Streams can be
+added to a folder while a training run reads from it.
 """
 
 import argparse
 import io
 import json
 import os
+import random
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -117,13 +121,46 @@ class Stream:
         return (out * (gain[:, None] / 32768)).clamp(-1, 1)
 
 
+def choose(corpus: Path, leave_out: dict[str, list[str]], seed: int) -> list[tuple[Path, dict]]:
+    """Sound files of a corpus folder (`manifest.jsonl`) in random order, without the voices and texts named."""
+    voices = {*leave_out.get("held_out_voices", []), *leave_out.get("dropped_voices", [])}
+    texts = set(leave_out.get("held_out_texts", []))
+    rows = [json.loads(line) for line in (corpus / "manifest.jsonl").read_text().splitlines()]
+    rows = [row for row in rows if row["voice"] not in voices and row["text"] not in texts]
+    random.Random(seed).shuffle(rows)
+    return [(corpus / row["file"], {"voice": row["voice"]}) for row in rows]
+
+
+def pack_all(args: argparse.Namespace) -> None:
+    files = choose(args.corpus, json.loads(args.leave_out.read_text()) if args.leave_out else {}, args.seed)
+    number, size, part = 0, 0, []
+    for file in [*files, None]:
+        length = file[0].stat().st_size if file else 0
+        if part and (file is None or size + length > args.megabytes * 1e6):
+            print(f"{args.out / str(number)}: {len(part)} files, {pack(part, args.out / str(number)) / 1e6:.1f} MB")
+            number, size, part = number + 1, 0, []
+        if file:
+            part.append(file)
+            size += length
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Decodes a pack of Opus speech to one int16 stream.")
-    parser.add_argument("pack", type=Path, help="folder with index.json and audio.bin")
-    parser.add_argument("out", type=Path, help=".npy file to write")
-    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser = argparse.ArgumentParser(description="Makes packs of Opus speech, and decodes one to an int16 stream.")
+    commands = parser.add_subparsers(required=True)
+    p = commands.add_parser("pack", help="sound files of a corpus -> packs")
+    p.add_argument("corpus", type=Path, help="folder with manifest.jsonl")
+    p.add_argument("out", type=Path)
+    p.add_argument("--leave-out", type=Path, help="JSON with held_out_voices, dropped_voices, held_out_texts")
+    p.add_argument("--megabytes", type=float, default=60, help="a pack's size at most")
+    p.add_argument("--seed", type=int, default=0)
+    p.set_defaults(run=pack_all)
+    p = commands.add_parser("decode", help="one pack -> .npy stream")
+    p.add_argument("pack", type=Path, help="folder with index.json and audio.bin")
+    p.add_argument("out", type=Path, help=".npy file to write")
+    p.add_argument("--workers", type=int, default=os.cpu_count())
+    p.set_defaults(run=lambda a: print(f"{a.out}: {decode_pack(a.pack, a.out, a.workers):.2f} h"))
     args = parser.parse_args()
-    print(f"{args.out}: {decode_pack(args.pack, args.out, args.workers):.2f} h")
+    args.run(args)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@ F frames give F * frame_size samples and decoding looks at no later frame. The e
 decoder's do, 720 samples (30 ms) past the frame; past the end of the audio they see zeros.
 """
 
+import json
 from dataclasses import asdict, dataclass
 from os import PathLike
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -315,10 +317,49 @@ class Codec(nn.Module):
         return self.decoder(self.semantic.lookup(codes[..., :1]) + self.acoustic.lookup(codes[..., 1:])).clamp(-1, 1)
 
 
+def read_state(path: Path) -> tuple[CodecShape, dict[str, dict[str, Tensor]]]:
+    """Shape and float32 tensors of a `train_codec` checkpoint, or of an exported folder (the codec alone)."""
+    if path.is_dir():
+        config = json.loads((path / "config.json").read_text())
+        parts = {"codec": read_safetensors(path / "model.safetensors")}
+    else:
+        parts = torch.load(path, map_location="cpu", weights_only=True)
+        config = parts.pop("shape")
+    shape = CodecShape(**{name: value for name, value in config.items() if name != "model_type"})
+    return shape, {part: {name: value.float() for name, value in state.items()} for part, state in parts.items()}
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """Tensors of a file of bf16 or float32; the format is a header's length, a JSON header and the numbers."""
+    kinds = {"BF16": torch.bfloat16, "F32": torch.float32}
+    data = bytearray(path.read_bytes())
+    start = 8 + int.from_bytes(data[:8], "little")
+    tensors = {}
+    for name, entry in json.loads(data[8:start]).items():
+        if name != "__metadata__":
+            first, last = (start + offset for offset in entry["data_offsets"])
+            tensors[name] = torch.frombuffer(data[first:last], dtype=kinds[entry["dtype"]]).reshape(entry["shape"])
+    return tensors
+
+
+def fill_codec(codec: Codec, state: dict[str, Tensor]) -> None:
+    """Loads tensors into a codec that may have more decoder blocks than they have: those start close to doing nothing.
+
+    An exported codec has no usage counts; its codebooks must then stay as they are.
+    """
+    missing, unexpected = codec.load_state_dict(state, strict=False)
+    new = [name for name in missing if name.startswith("decoder.blocks.")]
+    if unexpected or set(missing) - set(new) - {"semantic.usage", "acoustic.usage"}:
+        raise ValueError(f"The checkpoint does not fit: missing {missing}, unexpected {unexpected}.")
+    with torch.no_grad():
+        for name in new:
+            if name.endswith(".scale"):
+                codec.get_parameter(name).fill_(0.01)
+
+
 def read_codec(path: str | PathLike) -> Codec:
-    """The codec of a checkpoint written by `train_codec`, float32, on the CPU, ready to encode and decode."""
-    state = torch.load(path, map_location="cpu", weights_only=True)
-    shape = {name: value for name, value in state["shape"].items() if name != "model_type"}
-    codec = Codec(CodecShape(**shape))
-    codec.load_state_dict({name: value.float() for name, value in state["codec"].items()})
+    """A trained codec, float32, on the CPU, ready to encode and decode. path: as for `read_state`."""
+    shape, parts = read_state(Path(path))
+    codec = Codec(shape)
+    fill_codec(codec, parts["codec"])
     return codec.eval()

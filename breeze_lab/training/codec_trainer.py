@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from .codec_data import Stream
 from .codec_losses import Discriminators, SpectralLoss, discriminator_loss, generator_losses, mel_filters
-from .codec_model import MICRO, Codec, CodecShape, fan_in_normal
+from .codec_model import MICRO, Codec, CodecShape, fan_in_normal, fill_codec, read_state
 from .codec_teacher import Teacher
 
 PLAIN, QUANTIZED, ADVERSARIAL = 0, 1, 2
@@ -52,7 +53,9 @@ class Trainer:
         self.args = args
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.cuda = self.device == "cuda"
-        self.shape = MICRO if args.micro else CodecShape()
+        self.shape = read_state(args.init)[0] if args.init else MICRO if args.micro else CodecShape()
+        if args.decoder_blocks:
+            self.shape = replace(self.shape, decoder_blocks=args.decoder_blocks)
         torch.manual_seed(args.seed)
         self.codec = Codec(self.shape).to(self.device)
         self.discriminators = Discriminators(args.micro).to(self.device).to(memory_format=torch.channels_last)
@@ -266,11 +269,12 @@ class Trainer:
 
 
 def load(path: Path, codec: Codec, discriminators: nn.Module | None = None, heads: nn.Module | None = None) -> None:
-    """Reads a checkpoint of `save` into the given modules."""
-    state = torch.load(path, map_location="cpu", weights_only=True)
-    for name, module in (("codec", codec), ("discriminators", discriminators), ("heads", heads)):
-        if module is not None:
-            module.load_state_dict({k: v.float() for k, v in state[name].items()})
+    """Reads a checkpoint of `save`, or an exported folder, into the given modules; parts it lacks stay as they are."""
+    _, parts = read_state(path)
+    fill_codec(codec, parts["codec"])
+    for name, module in (("discriminators", discriminators), ("heads", heads)):
+        if module is not None and name in parts:
+            module.load_state_dict(parts[name])
 
 
 def save(path: Path, trainer: Trainer) -> None:
