@@ -220,3 +220,28 @@ def test_page_stays_responsive(studio):
     assert time.perf_counter() - began < 5 and studio.session.busy
     studio.stop.click()
     assert studio.session.wait(10) is State.CANCELLED
+
+
+def test_the_app_notebook_shows_the_widget_and_voila_serves_it(monkeypatch, capsys):
+    import importlib.util
+
+    import nbformat
+
+    from breeze_lab.widgets import __main__ as app
+
+    book = nbformat.read(app.APP, as_version=4)
+    nbformat.validate(book)
+    names: dict = {}
+    exec("\n".join(book.cells[0].source.splitlines()[:-1]), names)
+    shown = eval(book.cells[0].source.splitlines()[-1], names)
+    assert "bl-studio" in shown._dom_classes
+    ran = []
+    monkeypatch.setattr(app.subprocess, "call", lambda line, env: ran.append((line, env)) or 0)
+    assert app.main(["--model", "somewhere", "--port", "9000", "--no-browser"]) == 0
+    line, env = ran[0]
+    assert str(app.APP) in line and "--port=9000" in line and "--no-browser" in line
+    assert env["BREEZE_LAB_APP_MODEL"] == "somewhere"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit):
+        app.main([])
+    assert "breeze-lab[lab]" in capsys.readouterr().err

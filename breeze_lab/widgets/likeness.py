@@ -57,9 +57,13 @@ class Likeness:
 
 def compare(a: np.ndarray, b: np.ndarray) -> Likeness:
     """a, b: float32 [N] at 24 kHz, at least a second each for the figure to mean anything."""
+    return Likeness(timbre(a, b), median_pitch(a), median_pitch(b))
+
+
+def timbre(a: np.ndarray, b: np.ndarray) -> float:
+    """The timbre figure alone."""
     x, y = fingerprint(a), fingerprint(b)
-    cosine = float(x @ y / max(1e-9, float(np.linalg.norm(x) * np.linalg.norm(y))))
-    return Likeness(cosine, median_pitch(a), median_pitch(b))
+    return float(x @ y / max(1e-9, float(np.linalg.norm(x) * np.linalg.norm(y))))
 
 
 def fingerprint(samples: np.ndarray) -> np.ndarray:

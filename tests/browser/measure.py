@@ -28,7 +28,7 @@ def stream(page: StudioPage, seconds: float, text: str) -> dict[str, float | int
     page.say(text, Seed=7)
     page.make()
     began = time.perf_counter()
-    page.await_player("d.phase === 'playing'", 120)
+    page.await_player(f"Number(d.take) > {page.newest} && d.phase === 'playing'", 120)
     sounded = time.perf_counter() - began
     page.finish(300)
     page.await_player("d.phase === 'done'", 120)
