@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from . import tokens
 
@@ -26,6 +26,25 @@ def pack_int8(weight: torch.Tensor, group: int = 64) -> tuple[torch.Tensor, torc
     q = ((groups - low) / scale).round().clamp(0, 255).to(torch.uint8).flatten(-2)
     packed = q.contiguous().view(torch.int32)  # four codes a word, the first lowest: little endian
     return packed.view(torch.uint32), scale.squeeze(-1).to(torch.bfloat16), low.squeeze(-1).to(torch.bfloat16)
+
+
+def unpack_int8(packed: torch.Tensor, scale: torch.Tensor, low: torch.Tensor) -> torch.Tensor:
+    """The float32 [O, I] that `pack_int8` packed."""
+    q = packed.view(torch.int32).contiguous().view(torch.uint8).float()
+    return (q.unflatten(-1, (scale.shape[-1], -1)) * scale.float()[..., None] + low.float()[..., None]).flatten(-2)
+
+
+def read_weights(folder: Path) -> dict[str, torch.Tensor]:
+    """float32 state of `WaftLM` from an exported checkpoint, packed or not."""
+    stored = load_file(folder / "model.safetensors")
+    state = {}
+    for name, tensor in stored.items():
+        path, _, kind = name.rpartition(".")
+        if kind == "weight" and f"{path}.scales" in stored:
+            state[name] = unpack_int8(tensor, stored[f"{path}.scales"], stored[f"{path}.biases"])
+        elif kind not in ("scales", "biases"):
+            state[name] = tensor.float()
+    return state
 
 
 def tensors_of(weights: dict[str, torch.Tensor], int8: bool) -> dict[str, torch.Tensor]:

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from . import batches, pack
+from .export import read_weights
 from .lm import MICRO, Batch, WaftLM, waft_config
 
 
@@ -108,6 +109,8 @@ class Trainer:
         self.args, self.step, self.clock = args, 0, 0.0
         self.config = waft_config(**(MICRO if args.micro else json.loads(args.shape)))
         self.net = WaftLM(self.config, row=sizes.row, text_row=sizes.text_row, drop=args.drop).to(args.device)
+        if args.init:
+            self.net.load_state_dict(read_weights(args.init))
         weights = [p for p in self.net.parameters() if p.dim() >= 2]
         vectors = [p for p in self.net.parameters() if p.dim() < 2]
         groups = [{"params": weights, "weight_decay": args.decay}, {"params": vectors, "weight_decay": 0.0}]
@@ -239,6 +242,7 @@ def main(argv: list[str] | None = None) -> None:
     add = parser.add_argument
     add("--codes", type=Path, required=True, help="file or folder of packed codes")
     add("--out", type=Path, required=True)
+    add("--init", type=Path, help="start from the weights of this exported checkpoint, data/waft say")
     add("--seconds", type=float, default=600, help="length of the whole run, over all its sittings; sets the learning rate's fall")
     add("--steps", type=int, default=0, help="length in steps instead")
     add("--stop-after", type=float, default=1e9, help="seconds of this sitting")
