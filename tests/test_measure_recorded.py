@@ -1,5 +1,6 @@
 """recorded: round trip, refusals, and the files that are shipped."""
 
+import dataclasses
 import json
 
 import pytest
@@ -17,6 +18,8 @@ def test_round_trip(tmp_path):
     path = recorded.save(RECORD, tmp_path / "box.json")
     assert recorded.read(path) == RECORD and [p.name for p in tmp_path.iterdir()] == ["box.json"]
     assert RECORD.label() == "Box 9, recorded 2026-12-01"
+    busy = dataclasses.replace(RECORD, machine={"device": "Box 9", "cores": 2, "busy_with_others": 7.5})
+    assert busy.label() == "Box 9, recorded while busy 2026-12-01"
 
 
 @pytest.mark.parametrize(

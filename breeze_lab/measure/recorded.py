@@ -40,7 +40,9 @@ class Record:
         device = self.machine.get("device", "unknown machine")
         if self.kind == "reported":
             return f"{device}, as reported ({self.source})"
-        return f"{device}, {'prototype study' if self.kind == 'prototype' else 'recorded'} {self.date}"
+        busy = self.machine.get("busy_with_others", 0) > self.machine.get("cores", 1) + 1
+        how = "prototype study" if self.kind == "prototype" else "recorded while busy" if busy else "recorded"
+        return f"{device}, {how} {self.date}"
 
 
 def folder() -> Path:

@@ -1,6 +1,7 @@
 """What the notebooks show beside their numbers: the machine, the source of functions, a guess and its verdict."""
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,9 @@ def machine_table(model: "SpeechModel | None" = None) -> Any:
     ]
     if timing.backend() == "cpu":
         rows.append(["BLAS", fast])
+    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if busy > timing.cores() + 1:
+        rows.append(["load", f"{busy:.0f} processes want these cores: times are too long here, ratios hold"])
     if model is not None:
         trained = "" if model.trained else ", **untrained: it sounds like noise, all measurements hold**"
         rows.append(["checkpoint", f"{model.name}, {_short(model.dtype)}{trained}"])
