@@ -61,7 +61,8 @@ def hibari_us(text: str) -> str:
     words = any(c.isalpha() for i, part in enumerate(parts) if not i % 2 for c in part)
     if not any(s.strip() for s in spoken[::2]) and (words or not any(spoken[1::2])):
         raise BreezeLabError(
-            f"Waft cannot read {text.strip()[:40]!r} aloud: it knows English words and numbers only. Write it in English letters."
+            f"Waft cannot read {text.strip()[:40]!r} aloud: it knows English words and numbers. "
+            "Write it in English letters."
         )
     return "".join(spoken)
 

@@ -1,9 +1,9 @@
 """Packed utterances -> packed prompts: plain, clone, design and direction, with the losses' targets.
 
 Layouts (each text segment has its own <bos>): `[S0]text`; `[S0]ref text | ref codes | one frame of zeros | [S0]text`;
-`[S0]<ins_bos>instruction<ins_eos>text`; and the last two together. The last token of a text predicts the first frame, a frame
-the next one, the last frame the end class. Where a reference's own voice cannot be known yet (its first frames), nothing
-is predicted, so that `[S0]text` alone always means the default voice.
+`[S0]<ins_bos>instruction<ins_eos>text`; and the last two together. The last token of a text predicts the first frame, a
+frame the next one, the last frame the end class. Where a reference's own voice cannot be known yet (its first frames),
+nothing is predicted, so that `[S0]text` alone always means the default voice.
 """
 
 import zlib
@@ -153,7 +153,8 @@ def corrupt(codes: np.ndarray, rate: float, rng: np.random.Generator) -> np.ndar
 
 
 def pack(prompts: Iterator[Prompt], sizes: Sizes, rng: np.random.Generator, noise: float) -> dict[str, np.ndarray]:
-    """Fill one batch from an endless iterator of prompts; arrays as in `lm.Batch`. `noise`: highest code corruption rate."""
+    """Fill one batch from an endless iterator of prompts; arrays as in `lm.Batch`. `noise`: highest code corruption
+    rate."""
     s = sizes
     text = np.full((s.text_rows, s.text_row), tokens.PAD, np.int64)
     segment = np.full((s.text_rows, s.text_row), -1, np.int64)
@@ -213,8 +214,11 @@ def endless(maker: PromptMaker) -> Iterator[Prompt]:
         yield maker.draw()
 
 
-def validation_batches(corpus: Corpus, sizes: Sizes, wrong_text: bool = False, count: int = 2) -> list[dict[str, np.ndarray]]:
-    """Plain prompts of the default voice and clones of others; `wrong_text` gives each target as much of another's text."""
+def validation_batches(
+    corpus: Corpus, sizes: Sizes, wrong_text: bool = False, count: int = 2
+) -> list[dict[str, np.ndarray]]:
+    """Plain prompts of the default voice and clones of others; `wrong_text` gives each target as much of another's
+    text."""
     rng = np.random.default_rng(5)
     maker = PromptMaker(corpus, rng)
 

@@ -1,8 +1,10 @@
 """The corpus of Waft: what is said by whom, spoken by the teachers, cut into shards.
 
-    python -m breeze_lab.training.corpus speak --teacher kokoro --plan voices --texts texts.txt --packs package/voices --out corpus/voices
+    python -m breeze_lab.training.corpus speak --teacher kokoro --plan voices --texts texts.txt --packs \\
+        package/voices --out corpus/voices
     python -m breeze_lab.training.corpus speak --teacher hibari --plan heart  --texts texts.txt --out corpus/heart
-    python -m breeze_lab.training.corpus speak --teacher kokoro --plan heldout --texts texts.txt --packs package/voices --out corpus/heldout
+    python -m breeze_lab.training.corpus speak --teacher kokoro --plan heldout --texts texts.txt --packs \\
+        package/voices --out corpus/heldout
     python -m breeze_lab.training.corpus import --opus OLD_CORPUS --out corpus/old
 
 A shard is `NAME.npy` (int16 [samples], 24 kHz, one utterance after another) and `NAME.jsonl` (one row an utterance:
@@ -61,7 +63,8 @@ def draw_speed(rng: np.random.Generator, spread: float = 0.5) -> float:
 
 
 def plan_voices(texts: list[str], seed: int = 11) -> Iterator[Line]:
-    """Many voices, four lines of a voice in a row: 240 drawn voices and the nine speakers that have a tag of their own."""
+    """Many voices, four lines of a voice in a row: 240 drawn voices and the nine speakers that have a tag of their
+    own."""
     rng = np.random.default_rng(seed)
     pool = texts[FIRST_CORPUS:]
     order = rng.permutation(len(pool))
@@ -139,8 +142,11 @@ def read_shards(folder: Path) -> Iterator[tuple[dict, np.ndarray]]:
         yield from read_shard(path)
 
 
-def opus_chunks(folder: Path, packs: Sequence[str], held_texts: Sequence[str], held_voices: bool = False) -> list[list[dict]]:
-    """Rows of the first corpus, by SHARD: only training voices or only held-out ones, no poor ones, no held-out text."""
+def opus_chunks(
+    folder: Path, packs: Sequence[str], held_texts: Sequence[str], held_voices: bool = False
+) -> list[list[dict]]:
+    """Rows of the first corpus, by SHARD: only training voices or only held-out ones, no poor ones, no held-out
+    text."""
     table, held = teachers.mixes(list(packs)), {t.lower() for t in held_texts}
     rows = []
     for line in (Path(folder) / "manifest.jsonl").read_text().splitlines():
@@ -150,7 +156,9 @@ def opus_chunks(folder: Path, packs: Sequence[str], held_texts: Sequence[str], h
         if not poor and teachers.held_out(voice, table) == held_voices:
             gender = teachers.voice_gender(voice, table)
             path = str(Path(folder) / row["file"])
-            rows.append({"path": path, "text": row["text"], "voice": voice, "gender": gender, "speed": 1.0, "teacher": "kokoro"})
+            rows.append(
+                {"path": path, "text": row["text"], "voice": voice, "gender": gender, "speed": 1.0, "teacher": "kokoro"}
+            )
     return [rows[i : i + SHARD] for i in range(0, len(rows), SHARD)]
 
 

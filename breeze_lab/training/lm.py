@@ -1,8 +1,8 @@
 """Waft's language model in PyTorch: the modules, names and arithmetic of `breeze_lab.model`, for training.
 
-Prompts are packed: several stand one after another in a row, and a mask keeps them apart, so that every step has the same
-shapes. Shapes: B rows, S positions of a row, R text rows, L tokens of a text row, N chosen frames, K codebooks,
-C channels, V ids a codebook, H heads, D head dim.
+Prompts are packed: several stand one after another in a row, and a mask keeps them apart, so that every step has the
+same shapes. Shapes: B rows, S positions of a row, R text rows, L tokens of a text row, N chosen frames, K codebooks, C
+channels, V ids a codebook, H heads, D head dim.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,32 @@ from torch import Tensor, nn
 
 
 def waft_config(text_vocab: int = 192, **changes: Any) -> dict[str, Any]:
-    """The `config.json` of Waft (25 M parameters), or of a smaller sister: text, backbone and depth take size changes."""
-    text = dict(hidden_size=256, intermediate_size=640, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=1, head_dim=64)
-    back = dict(hidden_size=384, intermediate_size=1152, num_hidden_layers=8, num_attention_heads=6, num_key_value_heads=3, head_dim=64)
-    depth = dict(hidden_size=256, intermediate_size=1024, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=64)
+    """The `config.json` of Waft (25 M parameters), or of a smaller sister: text, backbone and depth take size
+    changes."""
+    text = dict(
+        hidden_size=256,
+        intermediate_size=640,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=1,
+        head_dim=64,
+    )
+    back = dict(
+        hidden_size=384,
+        intermediate_size=1152,
+        num_hidden_layers=8,
+        num_attention_heads=6,
+        num_key_value_heads=3,
+        head_dim=64,
+    )
+    depth = dict(
+        hidden_size=256,
+        intermediate_size=1024,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
+    )
     for part, name in ((text, "text"), (back, "backbone"), (depth, "depth")):
         part |= changes.pop(name, {})
     if changes:
@@ -36,10 +58,15 @@ def waft_config(text_vocab: int = 192, **changes: Any) -> dict[str, Any]:
     )
     back |= dict(rms_norm_eps=1e-6, rope_theta=1e6, hidden_act="silu")
     scaling = dict(
-        rope_type="llama3", factor=32.0, low_freq_factor=0.001953125, high_freq_factor=0.0078125, original_max_position_embeddings=16
+        rope_type="llama3",
+        factor=32.0,
+        low_freq_factor=0.001953125,
+        high_freq_factor=0.0078125,
+        original_max_position_embeddings=16,
     )
     depth |= dict(
-        num_codebooks=16, vocab_size=515, backbone_hidden_size=back["hidden_size"], audio_embed_size=back["hidden_size"],
+        num_codebooks=16, vocab_size=515,
+        backbone_hidden_size=back["hidden_size"], audio_embed_size=back["hidden_size"],
         rms_norm_eps=1e-5, rope_theta=5e5, rope_scaling=scaling, hidden_act="silu",
     )  # fmt: skip
     return dict(
@@ -52,8 +79,22 @@ def waft_config(text_vocab: int = 192, **changes: Any) -> dict[str, Any]:
 
 MICRO = dict(
     text=dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, head_dim=16),
-    backbone=dict(hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=16),
-    depth=dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=16),
+    backbone=dict(
+        hidden_size=48,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+    ),
+    depth=dict(
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+    ),
 )
 
 
@@ -85,9 +126,16 @@ def rope_table(dims: int, theta: float, length: int, scaling: dict[str, Any] | N
 class Attention(nn.Module):
     """Grouped-query attention over [B, S, C] with rotary positions from the start of the row."""
 
-    def __init__(self, c: dict[str, Any], theta: float, length: int, scale: float | None = None, norm: float | None = None):
+    def __init__(
+        self, c: dict[str, Any], theta: float, length: int, scale: float | None = None, norm: float | None = None
+    ):
         super().__init__()
-        dims, self.heads, self.kv, self.dim = c["hidden_size"], c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
+        dims, self.heads, self.kv, self.dim = (
+            c["hidden_size"],
+            c["num_attention_heads"],
+            c["num_key_value_heads"],
+            c["head_dim"],
+        )
         self.scale = self.dim**-0.5 if scale is None else scale
         self.q_proj = nn.Linear(dims, self.heads * self.dim, bias=False)
         self.k_proj = nn.Linear(dims, self.kv * self.dim, bias=False)
@@ -103,7 +151,9 @@ class Attention(nn.Module):
         a, b = x.float().chunk(2, -1)
         return (x.float() * cos + torch.cat([-b, a], -1) * sin).to(x.dtype)
 
-    def forward(self, x: Tensor, mask: Tensor | None, at: Tensor | None = None, cache: list[Tensor] | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, mask: Tensor | None, at: Tensor | None = None, cache: list[Tensor] | None = None
+    ) -> Tensor:
         """`at` [B, S] gives the positions; `cache` holds the keys and values so far, and is added to."""
         B, S, _ = x.shape
         q, k, v = (p(x).view(B, S, -1, self.dim) for p in (self.q_proj, self.k_proj, self.v_proj))
@@ -111,7 +161,9 @@ class Attention(nn.Module):
             q, k = self.q_norm(q), self.k_norm(k)
         q, k, v = self.rotate(q.transpose(1, 2), at), self.rotate(k.transpose(1, 2), at), v.transpose(1, 2)
         if cache is not None:
-            k, v = cache[:] = [torch.cat([old, new], 2) for old, new in zip(cache, (k, v), strict=True)] if cache else [k, v]
+            k, v = cache[:] = (
+                [torch.cat([old, new], 2) for old, new in zip(cache, (k, v), strict=True)] if cache else [k, v]
+            )
         k, v = (t.repeat_interleave(self.heads // self.kv, 1) for t in (k, v))
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, scale=self.scale)
         return self.o_proj(out.transpose(1, 2).reshape(B, S, -1))
@@ -186,7 +238,9 @@ class DecoderLayer(nn.Module):
         self.input_layernorm = RMSNorm(c["hidden_size"], c["rms_norm_eps"])
         self.post_attention_layernorm = RMSNorm(c["hidden_size"], c["rms_norm_eps"])
 
-    def forward(self, x: Tensor, mask: Tensor | None, at: Tensor | None = None, cache: list[Tensor] | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, mask: Tensor | None, at: Tensor | None = None, cache: list[Tensor] | None = None
+    ) -> Tensor:
         x = x + self.drop(self.self_attn(self.input_layernorm(x), mask, at, cache))
         return x + self.drop(self.mlp(self.post_attention_layernorm(x)))
 
@@ -226,7 +280,9 @@ class DepthModel(nn.Module):
 class CodebooksHead(nn.Module):
     def __init__(self, c: dict[str, Any]):
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(c["num_codebooks"] - 1, c["hidden_size"], c["vocab_size"]) * c["hidden_size"] ** -0.5 * 0.5)
+        self.weight = nn.Parameter(
+            torch.randn(c["num_codebooks"] - 1, c["hidden_size"], c["vocab_size"]) * c["hidden_size"] ** -0.5 * 0.5
+        )
 
 
 class DepthDecoder(nn.Module):

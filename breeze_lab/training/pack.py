@@ -1,14 +1,16 @@
 """Audio shards -> codes: the variants of each utterance, their traits, and the codec's codes, in one small file.
 
     python -m breeze_lab.training.pack encode --codec audio_tokenizer --out codes corpus/old corpus/voices corpus/heart
-    python -m breeze_lab.training.pack make --codec audio_tokenizer --out codes --texts texts.txt --opus OLD_CORPUS --hours 22
+    python -m breeze_lab.training.pack make --codec audio_tokenizer --out codes --texts texts.txt --opus OLD_CORPUS \\
+        --hours 22
     python -m breeze_lab.training.pack merge --out train.npz codes
 
 An utterance of the many-voiced teacher is packed as it is and once more resampled (0.85 to 1.16: another speaker's
 pitch, formants and pace), the one of the default voice mostly as it is. `encode` writes one file a shard and goes on
 where it stopped; `make` does the same without shards on disk: it reads Opus files and lets hibari speak, with many
-processes on a machine with a GPU; `merge` joins the files. In the file: `low` uint8 and `high` (packed bits) hold codes [F, K] of 9 bits, `rows` the
-JSON of the utterances (start, frames, voice, gender, text as the tokenizer sees it, pitch, pace, loudness, normal).
+processes on a machine with a GPU; `merge` joins the files. In the file: `low` uint8 and `high` (packed bits) hold codes
+[F, K] of 9 bits, `rows` the JSON of the utterances (start, frames, voice, gender, text as the tokenizer sees it, pitch,
+pace, loudness, normal).
 """
 
 import argparse
@@ -117,7 +119,9 @@ def chunks_of(args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Iter
     from . import corpus
 
     train, held = corpus.read_texts(args.texts)
-    voiced = [(f"{args.opus.name}-{i:04d}", part) for i, part in enumerate(corpus.opus_chunks(args.opus, args.packs, held))]
+    voiced = [
+        (f"{args.opus.name}-{i:04d}", part) for i, part in enumerate(corpus.opus_chunks(args.opus, args.packs, held))
+    ]
     voiced += [(path.stem, path) for folder in args.shards for path in sorted(folder.glob("*.jsonl"))]
     lines, seconds, i = corpus.plan_heart(train), 0.0, 0
     while voiced or seconds < args.hours * 3600:
@@ -178,10 +182,14 @@ def merge(paths: list[Path]) -> tuple[list[dict], np.ndarray]:
 
 
 def merge_command(args: argparse.Namespace) -> None:
-    paths = [p for folder in args.codes for p in ([folder] if folder.suffix == ".npz" else sorted(folder.glob("*.npz")))]
+    paths = [
+        p for folder in args.codes for p in ([folder] if folder.suffix == ".npz" else sorted(folder.glob("*.npz")))
+    ]
     rows, codes = merge(paths)
     save(args.out, rows, codes)
-    print(f"{args.out}: {len(rows)} utterances, {len(codes) * 0.08 / 3600:.2f} h, {args.out.stat().st_size / 1e6:.1f} MB")
+    print(
+        f"{args.out}: {len(rows)} utterances, {len(codes) * 0.08 / 3600:.2f} h, {args.out.stat().st_size / 1e6:.1f} MB"
+    )
 
 
 def main() -> None:
@@ -189,7 +197,9 @@ def main() -> None:
     commands = parser.add_subparsers(required=True)
     p = commands.add_parser("encode", help="audio shards to codes, one file a shard")
     p.add_argument("shards", type=Path, nargs="+")
-    p.add_argument("--codec", type=Path, required=True, help="folder with the codec's config.json and model.safetensors")
+    p.add_argument(
+        "--codec", type=Path, required=True, help="folder with the codec's config.json and model.safetensors"
+    )
     p.add_argument("--out", type=Path, required=True)
     p.add_argument("--rank", type=int, default=0)
     p.add_argument("--ranks", type=int, default=1)

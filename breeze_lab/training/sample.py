@@ -1,9 +1,10 @@
 """Speak many prompts at once with weights in training: a batch on the GPU, for judging settings in seconds.
 
-    python -m breeze_lab.training.sample --weights runs/lm/weights.pt --items items.npz --out samples --settings 0.8:50:0.8:50 0.7:30:0.7:30
+    python -m breeze_lab.training.sample --weights runs/lm/weights.pt --items items.npz --out samples --settings \\
+        0.8:50:0.8:50 0.7:30:0.7:30
 
-`items.npz` comes from `evaluate items`. A setting is temperature:top_k of codebook 0, then of the others. One file a setting:
-the codes of each item and whether it ended by itself.
+`items.npz` comes from `evaluate items`. A setting is temperature:top_k of codebook 0, then of the others. One file a
+setting: the codes of each item and whether it ended by itself.
 """
 
 import argparse
@@ -31,7 +32,11 @@ def embed(net: WaftLM, item: dict, instructed: bool, device: str) -> Tensor:
     if item.get("codes") is not None:
         ref = torch.as_tensor(np.asarray(item["codes"]), dtype=torch.long, device=device)
         end = torch.zeros(1, net.codebooks, dtype=torch.long, device=device)
-        parts = [text_states(net, batches.text_ids(item["ref_text"]), device), net.embed_frames(ref), net.embed_frames(end)]
+        parts = [
+            text_states(net, batches.text_ids(item["ref_text"]), device),
+            net.embed_frames(ref),
+            net.embed_frames(end),
+        ]
     told = item.get("instruct") if instructed else None
     parts.append(text_states(net, batches.text_ids(item["phonemes"], item.get("speaker", 0), told), device))
     return torch.cat(parts)
@@ -47,7 +52,8 @@ def draw(logits: Tensor, temperature: float, top_k: int) -> Tensor:
 
 @torch.inference_mode()
 def speak(net: WaftLM, items: list[dict], setting: tuple[float, int, float, int], cfg: float, limit: int, device: str):
-    """-> (list of codes int16 [F, K], list of bool: ended by itself). With cfg != 1 the second half of the batch is the negative."""
+    """-> (list of codes int16 [F, K], list of bool: ended by itself). With cfg != 1 the second half of the batch is the
+    negative."""
     first_t, first_k, rest_t, rest_k = setting
     prompts = [embed(net, item, True, device) for item in items]
     if cfg != 1:
@@ -152,7 +158,12 @@ def main() -> None:
                 made, ends = speak(net, some, (float(a), int(b), float(c), int(d)), cfg, args.limit, args.device)
                 codes, ended, said = codes + made, ended + ends, said + some
         write_samples(args.out / f"{text.replace(':', '_')}.npz", codes, ended, said)
-        result = {"setting": text, "ended": sum(ended), "of": len(ended), "frames": int(np.mean([len(c) for c in codes]))}
+        result = {
+            "setting": text,
+            "ended": sum(ended),
+            "of": len(ended),
+            "frames": int(np.mean([len(c) for c in codes])),
+        }
         print(json.dumps(result | {"seconds": round(time.time() - began, 1)}), flush=True)
 
 

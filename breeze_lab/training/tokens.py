@@ -10,7 +10,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-SPECIAL = ("<pad>", "<eos>", "<bos>", "<unk>", "<|AUDIO|>", "<|audio_eos|>", *(f"[S{i}]" for i in range(10)), "<ins_bos>", "<ins_eos>")
+SPECIAL = (
+    "<pad>",
+    "<eos>",
+    "<bos>",
+    "<unk>",
+    "<|AUDIO|>",
+    "<|audio_eos|>",
+    *(f"[S{i}]" for i in range(10)),
+    "<ins_bos>",
+    "<ins_eos>",
+)
 PAD, EOS, BOS, UNKNOWN = range(4)
 LETTERS = " abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,;:!?'\"()-—…“”‘’&%/+"
 # The phoneme alphabet of misaki and Kokoro beyond the letters above.
@@ -31,7 +41,15 @@ def tokenizer_json() -> dict[str, Any]:
     """The object that the `tokenizers` library reads: characters, special tokens, <bos> at the head."""
     ids = vocabulary()
     added = [
-        {"id": ids[t], "content": t, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+        {
+            "id": ids[t],
+            "content": t,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": True,
+        }
         for t in SPECIAL
     ]
     return {

@@ -8,7 +8,7 @@ import breeze_lab as bl
 from breeze_lab import frames
 
 pytest.importorskip("mlx_audio")
-from mlx_audio.tts.utils import load_model  # noqa: E402
+from mlx_audio.tts.utils import load_model
 
 TEXT = "[S0]The salt breeze came across from the sea, and nobody said a word."
 LAYOUTS = ("dense", "int8-depth", "mxfp8", "mxfp4")
