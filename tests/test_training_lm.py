@@ -168,7 +168,7 @@ def test_exported_weights_give_the_same_logits(tmp_path: Path, corpus, int8):
         for name, tensor in state.items():
             torch.testing.assert_close(tensor, net.state_dict()[name], rtol=0.02, atol=0.02 * float(tensor.abs().max()))
     for name, tensor in export.read_weights(tmp_path / "out").items():  # what a next round would start from
-        torch.testing.assert_close(tensor, state[name], rtol=0.01, atol=1e-3)  # MLX unpacks in bfloat16
+        torch.testing.assert_close(tensor, state[name], rtol=0.01, atol=5e-3)  # MLX unpacks in bfloat16
     net.load_state_dict(state)
 
     ref, target = corpus.rows[1], corpus.rows[5]
