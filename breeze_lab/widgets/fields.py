@@ -5,7 +5,7 @@ from typing import Any
 import ipywidgets as w
 
 
-def field(kind: type[w.Widget], description: str, value: Any = None, grow: str = "1 1 130px", **options: Any) -> Any:
+def field(kind: Any, description: str, value: Any = None, grow: str = "1 1 130px", **options: Any) -> Any:
     """A control with its label above; `grow` is its flex."""
     if value is not None:
         options["value"] = value
@@ -50,5 +50,5 @@ def fold(title: str, *children: w.Widget) -> w.Accordion:
     return box
 
 
-def show(widget: w.Widget, visible: bool) -> None:
+def show(widget: Any, visible: bool) -> None:
     widget.layout.display = None if visible else "none"

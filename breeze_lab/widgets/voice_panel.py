@@ -143,7 +143,7 @@ class VoicePanel:
 
     def _show_source(self) -> None:
         for name, box in self.panels.items():
-            show(box, name == SOURCES[self.source.value])
+            show(box, name == SOURCES[str(self.source.value)])
 
     def _uploaded(self) -> None:
         if self.upload.value:
