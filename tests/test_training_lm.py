@@ -1,4 +1,4 @@
-"""Training of Waft's language model: what the batches hold, that the text reaches the loss, that exported weights agree."""
+"""Training of Waft's language model: the batches, whether the text reaches the loss, whether exported weights agree."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,14 @@ def toy_corpus(count: int = 240, seed: int = 0) -> tuple[list[dict], np.ndarray]
     voices = ("af_heart", "af_bella", "gauss-f-1", "mix01@0.92")
     for i in range(count):
         ids = rng.integers(0, len(LETTERS), rng.integers(5, 12))
-        row = {"start": start, "frames": len(ids), "voice": voices[i % 4], "gender": "female", "pitch": None, "loudness": None}
+        row = {
+            "start": start,
+            "frames": len(ids),
+            "voice": voices[i % 4],
+            "gender": "female",
+            "pitch": None,
+            "loudness": None,
+        }
         row |= {"text": "".join(LETTERS[j] for j in ids), "pace": "slow" if i % 8 == 0 else None}
         rows.append(row | {"normal": row["pace"] is None})
         codes.append(table[ids] + 11 * (i % 4))
@@ -61,7 +68,10 @@ def test_clone_prompt_layout(corpus):
     ref, target = corpus.rows[1], corpus.rows[5]
     maker = batches.PromptMaker(corpus, np.random.default_rng(0))
     prompt = batches.Prompt(
-        [(batches.text_ids(ref["text"]), corpus.frames(ref), batches.BLIND), (batches.text_ids(target["text"]), corpus.frames(target), 0)]
+        [
+            (batches.text_ids(ref["text"]), corpus.frames(ref), batches.BLIND),
+            (batches.text_ids(target["text"]), corpus.frames(target), 0),
+        ]
     )
     assert maker.clone(1).segments[0][2] == batches.BLIND
     b = packed([prompt])
@@ -92,7 +102,10 @@ def test_clone_prompt_layout(corpus):
 def test_design_and_plain_prompts_are_what_the_tokenizer_makes(corpus):
     tokenizer = pytest.importorskip("tokenizers").Tokenizer.from_str(json.dumps(tokens.tokenizer_json()))
     assert batches.text_ids("kˈæt", 3) == tokenizer.encode("[S3]kˈæt").ids
-    assert batches.text_ids("kˈæt", 0, "A man, slowly.") == tokenizer.encode("[S0]<ins_bos>A man, slowly.<ins_eos>kˈæt").ids
+    assert (
+        batches.text_ids("kˈæt", 0, "A man, slowly.")
+        == tokenizer.encode("[S0]<ins_bos>A man, slowly.<ins_eos>kˈæt").ids
+    )
 
 
 def test_prompts_in_a_row_do_not_see_each_other(corpus):
@@ -108,7 +121,9 @@ def test_prompts_in_a_row_do_not_see_each_other(corpus):
     alone = packed([two])
     with torch.no_grad():
         z = net.hidden(as_batch(alone))
-    torch.testing.assert_close(x[torch.from_numpy(a["prompt"] == 1)], z[torch.from_numpy(alone["prompt"] == 0)], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        x[torch.from_numpy(a["prompt"] == 1)], z[torch.from_numpy(alone["prompt"] == 0)], rtol=1e-4, atol=1e-5
+    )
 
 
 def test_every_token_of_the_text_reaches_the_loss(corpus):
@@ -125,7 +140,9 @@ def test_right_text_beats_wrong_text_after_a_short_run():
     made = batches.Corpus(rows, codes.astype(np.int16))
     maker = batches.PromptMaker(made, np.random.default_rng(0))
     prompts = [maker.plain(i) for i in range(10)]
-    swapped = [batches.Prompt([(prompts[(i + 1) % 10].segments[0][0], *p.segments[0][1:])]) for i, p in enumerate(prompts)]
+    swapped = [
+        batches.Prompt([(prompts[(i + 1) % 10].segments[0][0], *p.segments[0][1:])]) for i, p in enumerate(prompts)
+    ]
     right, wrong = as_batch(packed(prompts)), as_batch(packed(swapped))
     net = micro_net()
     optimizer = torch.optim.AdamW(net.parameters(), lr=6e-3)
@@ -201,7 +218,19 @@ def test_a_run_stops_and_goes_on(tmp_path: Path, capsys):
     rows, codes = toy_corpus(320)
     (tmp_path / "codes").mkdir()
     pack.save(tmp_path / "codes/a.npz", rows, codes)
-    argv = ["--codes", str(tmp_path / "codes"), "--out", str(tmp_path / "run"), "--micro", "--every", "2", "--warmup", "2", "--device", "cpu"]
+    argv = [
+        "--codes",
+        str(tmp_path / "codes"),
+        "--out",
+        str(tmp_path / "run"),
+        "--micro",
+        "--every",
+        "2",
+        "--warmup",
+        "2",
+        "--device",
+        "cpu",
+    ]
     train_lm.main([*argv, "--steps", "2"])
     train_lm.main([*argv, "--steps", "4"])
     log = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
@@ -214,7 +243,11 @@ def test_packed_codes_come_back(tmp_path: Path):
     rows, codes = toy_corpus(40)
     codes[0] = 511
     pack.save(tmp_path / "a.npz", rows[:20], codes[: rows[20]["start"]])
-    pack.save(tmp_path / "b.npz", [{**r, "start": r["start"] - rows[20]["start"]} for r in rows[20:]], codes[rows[20]["start"] :])
+    pack.save(
+        tmp_path / "b.npz",
+        [{**r, "start": r["start"] - rows[20]["start"]} for r in rows[20:]],
+        codes[rows[20]["start"] :],
+    )
     got_rows, got = pack.merge([tmp_path / "a.npz", tmp_path / "b.npz"])
     assert got_rows == rows and (got == codes).all()
     assert (tmp_path / "a.npz").stat().st_size < 20 * 18 * 12 + 4000  # nine bits a code

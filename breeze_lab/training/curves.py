@@ -1,6 +1,6 @@
 """Draw the log of train_lm as a picture.
 
-    python -m breeze_lab.training.curves runs/lm/log.jsonl --out data/waft/training/lm-1.png
+python -m breeze_lab.training.curves runs/lm/log.jsonl --out data/waft/training/lm-1.png
 """
 
 import argparse

@@ -1,11 +1,13 @@
 """Judge Waft on sentences and voices that training never saw, and print the table of its card.
 
-    python -m breeze_lab.training.evaluate items --codec CODEC --texts texts.txt --heldout corpus/heldout --real clips --out items.npz
-    python -m breeze_lab.training.evaluate speak --model data/waft --items items.npz --out eval    # by breeze_lab, on this machine
+    python -m breeze_lab.training.evaluate all --texts texts.txt --heldout corpus/heldout --real clips --out eval
+    python -m breeze_lab.training.evaluate items --codec CODEC --texts texts.txt --heldout corpus/heldout \\
+        --real clips --out items.npz
+    python -m breeze_lab.training.evaluate speak --model data/waft --items items.npz --out eval    # by breeze_lab, here
     python -m breeze_lab.training.evaluate judge --model data/waft --items items.npz --out eval    # prints the table
 
-`items` draws up what is to be said: 100 plain sentences, one clone for each held-out voice and each real speaker, instructed
-sentences beside the same without instruction. `speak` needs no PyTorch. `judge` also takes the samples of
+`items` draws up what is to be said: 100 plain sentences, one clone for each held-out voice and each real speaker,
+instructed sentences beside the same without instruction. `speak` needs no PyTorch. `judge` also takes the samples of
 `breeze_lab.training.sample` (--samples FILE). Judges: judges.py.
 """
 
@@ -25,7 +27,7 @@ INSTRUCTIONS = {
     "A woman with a high voice.": ("pitch", 1),
     "A man with a deep voice.": ("pitch", -1),
 }
-SETTINGS = {"temperature": 0.8, "top_k": 50, "repetition_penalty": 1.0}
+SETTINGS = {"temperature": 0.5, "top_k": 50, "repetition_penalty": 1.0}
 FLOORS = (  # name, key, floor, aim, higher is better
     ("WER, held-out sentences, default voice", "plain_wer", 0.12, 0.05, False),
     ("DistillMOS of them", "plain_mos", 3.2, 4.0, True),
@@ -54,7 +56,9 @@ def make_items(args: argparse.Namespace) -> None:
         made = encode([ref])[0] if ref is not None else codes[0]
         start = sum(map(len, codes))
         codes.append(made)
-        rows.append({"kind": kind, "text": text, "phonemes": hibari_us(text), "start": start, "frames": len(made), **more})
+        rows.append(
+            {"kind": kind, "text": text, "phonemes": hibari_us(text), "start": start, "frames": len(made), **more}
+        )
 
     for text in held[: args.plain]:
         add("plain", text)
@@ -64,7 +68,14 @@ def make_items(args: argparse.Namespace) -> None:
     for i, (voice, clips) in enumerate(list(voices.items())[: args.clones]):
         row, audio = max(clips, key=lambda c: len(c[1]))
         ref = level(audio.astype(np.float32) / 32767)
-        add("clone", held[(7 * i + 3) % len(held)], ref, voice=voice, ref_text=hibari_us(row["text"]), ref_words=row["text"])
+        add(
+            "clone",
+            held[(7 * i + 3) % len(held)],
+            ref,
+            voice=voice,
+            ref_text=hibari_us(row["text"]),
+            ref_words=row["text"],
+        )
     for i, path in enumerate(sorted(args.real.glob("*.wav"))[: args.clones]):
         import soundfile as sf
         import soxr
@@ -101,7 +112,14 @@ def speak(args: argparse.Namespace) -> None:
         if item["codes"] is not None:
             voice = breeze_lab.Voice(mx.array(item["codes"].astype(np.int32)), item["ref_words"], name=item["voice"])
         cfg = 2.0 if item.get("instruct") else 1.0
-        options = {**SETTINGS, "voice": voice, "instruct": item.get("instruct"), "cfg_scale": cfg, "seed": args.seed, "max_frames": 160}
+        options = {
+            **SETTINGS,
+            "voice": voice,
+            "instruct": item.get("instruct"),
+            "cfg_scale": cfg,
+            "seed": args.seed,
+            "max_frames": 160,
+        }
         began, codes, stats = time.perf_counter(), [], []
         for chunk in breeze_lab.stream_generate(model, item["text"], **options):
             if len(chunk.samples) and not codes and item["kind"] == "plain":
@@ -145,7 +163,9 @@ def judge_rows(rows: list[dict], audio: list[np.ndarray], references: dict[str, 
             mos = judges.mos()(y)
             found |= {"pitch": traits.pitch(x), "silence": longest_silence(x)}
             if row.get("voice") in references:
-                found["similarity"] = float(judges.speaker()(y) @ judges.speaker()(judges.to_16k(references[row["voice"]])))
+                found["similarity"] = float(
+                    judges.speaker()(y) @ judges.speaker()(judges.to_16k(references[row["voice"]]))
+                )
         expected = traits.sounds(row["phonemes"]) / traits.TYPICAL_PACE + 0.2
         clean = row["ended"] and 0.5 * expected < seconds < 2.0 * expected + 0.5 and found["silence"] < 1.0
         yield {**row, **found, "heard": heard, "wrong": wrong, "words": words, "mos": mos, "clean": bool(clean)}
@@ -183,7 +203,8 @@ def table(found: dict[str, float]) -> str:
         if key in found:
             met = "" if floor is None else "met" if (found[key] >= floor) == higher else "short"
             met = "aim" if aim is not None and (found[key] >= aim) == higher else met
-            lines.append(f"| {name} | {found[key]:.3f} | {'' if floor is None else floor} | {'' if aim is None else aim} | {met} |")
+            limits = [f"{x:g}" if x is not None else "" for x in (floor, aim)]
+            lines.append(f"| {name} | {found[key]:.3f} | {limits[0]} | {limits[1]} | {met} |")
     return "\n".join(lines)
 
 
@@ -199,7 +220,9 @@ def judge(args: argparse.Namespace) -> None:
     if args.only:
         rows = [r for r in rows if r["kind"] in args.only]
     if args.limit:
-        rows = [r for kind in {r["kind"]: 0 for r in rows} for r in [x for x in rows if x["kind"] == kind][: args.limit]]
+        rows = [
+            r for kind in {r["kind"]: 0 for r in rows} for r in [x for x in rows if x["kind"] == kind][: args.limit]
+        ]
 
     def decode(some: np.ndarray) -> np.ndarray:
         return np.array(codec.decode(mx.array(some.astype(np.int32)))) if len(some) else np.zeros(0, np.float32)
@@ -239,36 +262,51 @@ def originals(args: argparse.Namespace) -> dict[str, np.ndarray]:
     return found
 
 
+def everything(args: argparse.Namespace) -> None:
+    """Items, speech and judgement in one go; all files in --out."""
+    args.out.mkdir(parents=True, exist_ok=True)
+    folder, args.items, args.codec = args.out, args.out / "items.npz", args.codec or args.model / "audio_tokenizer"
+    if not args.items.exists():
+        args.out = args.items
+        make_items(args)
+    args.out = folder
+    speak(args)
+    judge(args)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    p = commands.add_parser("items", help="draw up what is to be said")
-    p.add_argument("--codec", type=Path, required=True, help="audio_tokenizer folder, or a checkpoint of its training")
-    p.add_argument("--texts", type=Path, required=True)
-    p.add_argument("--heldout", type=Path, required=True, help="shards of held-out voices")
-    p.add_argument("--real", type=Path, required=True, help="folder of NAME.wav with NAME.txt")
-    p.add_argument("--out", type=Path, required=True)
-    p.add_argument("--plain", type=int, default=100)
-    p.add_argument("--clones", type=int, default=40)
-    p.add_argument("--instructed", type=int, default=15)
-    p.set_defaults(run=make_items)
-    p = commands.add_parser("speak", help="say it all with breeze_lab")
-    p.add_argument("--model", type=Path, required=True)
-    p.add_argument("--items", type=Path, required=True)
-    p.add_argument("--out", type=Path, required=True)
-    p.add_argument("--seed", type=int, default=7)
-    p.set_defaults(run=speak)
-    p = commands.add_parser("judge", help="judge it and print the table")
-    p.add_argument("--model", type=Path)
-    p.add_argument("--codec", type=Path, help="another audio_tokenizer folder than the model's")
-    p.add_argument("--items", type=Path, required=True)
-    p.add_argument("--samples", type=Path, help="codes to judge (default: OUT/sampled.npz)")
-    p.add_argument("--heldout", type=Path)
-    p.add_argument("--real", type=Path)
-    p.add_argument("--out", type=Path, required=True)
-    p.add_argument("--only", nargs="*", help="kinds: plain, clone, real, design")
-    p.add_argument("--limit", type=int, default=0, help="so many of each kind")
-    p.set_defaults(run=judge)
+    steps = {
+        "all": (everything, "items, speak and judge in one go"),
+        "items": (make_items, "draw up what is to be said"),
+        "speak": (speak, "say it all with breeze_lab"),
+        "judge": (judge, "judge it and print the table"),
+    }
+    for name, (function, text) in steps.items():
+        p = commands.add_parser(name, help=text)
+        p.set_defaults(run=function, samples=None, only=None, limit=0)
+        p.add_argument("--out", type=Path, required=True, help="folder; for `items` the file")
+        p.add_argument("--codec", type=Path, help="audio_tokenizer folder, or a checkpoint of its training")
+        if name != "items":
+            p.add_argument("--model", type=Path, default=Path("data/waft"))
+        if name in ("speak", "judge"):
+            p.add_argument("--items", type=Path, required=True)
+        if name in ("all", "items"):
+            p.add_argument("--texts", type=Path, required=True)
+            p.add_argument("--plain", type=int, default=100)
+            p.add_argument("--clones", type=int, default=40)
+            p.add_argument("--instructed", type=int, default=15)
+        if name != "speak":
+            need = name != "judge"
+            p.add_argument("--heldout", type=Path, required=need, help="shards of held-out voices")
+            p.add_argument("--real", type=Path, required=need, help="folder of NAME.wav with NAME.txt")
+        if name in ("all", "speak"):
+            p.add_argument("--seed", type=int, default=7)
+        if name == "judge":
+            p.add_argument("--samples", type=Path, help="codes to judge (default: OUT/sampled.npz)")
+            p.add_argument("--only", nargs="*", help="kinds: plain, clone, real, design")
+            p.add_argument("--limit", type=int, default=0, help="so many of each kind")
     args = parser.parse_args()
     args.run(args)
 

@@ -2,8 +2,8 @@
 
     python -m breeze_lab.training.export --weights runs/lm/weights.pt --codec runs/codec/audio_tokenizer --out data/waft
 
-Linear layers are stored in bfloat16, or packed in 8 bits (affine, groups of 64) with --int8; on a CPU both are float32 once
-loaded.
+Linear layers are stored in bfloat16, or packed in 8 bits (affine, groups of 64) with --int8; on a CPU both are float32
+once loaded.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def tensors_of(weights: dict[str, torch.Tensor], int8: bool) -> dict[str, torch.
     """The tensors of model.safetensors under their checkpoint names."""
     out: dict[str, torch.Tensor] = {}
     for name, tensor in weights.items():
-        linear = name.endswith("_proj.weight") or name.endswith(("lm_head.weight", "inputs_embeds_projector.weight"))
+        linear = name.endswith(("_proj.weight", "lm_head.weight", "inputs_embeds_projector.weight"))
         packs = linear or name == "depth_decoder.model.embed_tokens.weight"
         if int8 and packs and tensor.shape[-1] % 64 == 0:
             path = name.removesuffix(".weight")

@@ -3,8 +3,8 @@
     python -m breeze_lab.training.train_lm --codes codes --out runs/lm --seconds 560 --compile
     python -m breeze_lab.training.train_lm --codes train.npz --out /tmp/micro --micro --steps 30
 
-Resumable: the newest checkpoint in --out is taken up, with optimizer, step and clock. Files that appear in the --codes
-folder while it runs join the training. The log, OUT/log.jsonl, has one row each --every steps: losses of training and of
+Resumable: the last checkpoint in --out is taken up, with optimizer, step and clock. Files that appear in the --codes
+folder while it runs join the training. OUT/log.jsonl has one row each --every steps: losses of training and of
 validation, the latter with the right text and with another utterance's text. When the right text is not ahead after
 --text-deadline seconds, the run stops, since the text does not reach the loss.
 """
@@ -38,7 +38,13 @@ class Feed:
     """Rows and codes of a folder, read again now and then; makes batches."""
 
     def __init__(self, path: Path, seed: int, sizes: batches.Sizes, noise: float, heart_share: float):
-        self.path, self.rng, self.sizes, self.noise, self.share = path, np.random.default_rng(seed), sizes, noise, heart_share
+        self.path, self.rng, self.sizes, self.noise, self.share = (
+            path,
+            np.random.default_rng(seed),
+            sizes,
+            noise,
+            heart_share,
+        )
         self.known: set[str] = set()
         self.rows: list[dict] = []
         self.codes = np.zeros((0, batches.K), np.int16)
@@ -80,7 +86,9 @@ def batch_stream(args, sizes: batches.Sizes, step: int):
     made, status = context.Queue(3 * args.workers), context.Queue()
     for i in range(args.workers):
         seed = args.seed + 1000 * (step + 1) + i
-        context.Process(target=_feed_forever, args=(made, status, args.codes, seed, *feed_args[1:]), daemon=True).start()
+        context.Process(
+            target=_feed_forever, args=(made, status, args.codes, seed, *feed_args[1:]), daemon=True
+        ).start()
     ready: queue.Queue = queue.Queue(4)
 
     def move() -> None:
@@ -162,7 +170,9 @@ class Trainer:
         self.swap()
         self.net.eval()
         with self.autocast():
-            found = {k: torch.stack([torch.stack(self.net.losses(b)) for b in v]).mean(0).tolist() for k, v in sets.items()}
+            found = {
+                k: torch.stack([torch.stack(self.net.losses(b)) for b in v]).mean(0).tolist() for k, v in sets.items()
+            }
         self.net.train()
         self.swap()
         return {k: [round(x, 4) for x in v] for k, v in found.items()}
@@ -192,7 +202,9 @@ def validation_sets(args, sizes: batches.Sizes) -> dict[str, list[Batch]]:
     rows, codes = load_codes(args.codes, set())  # type: ignore[misc]
     held = batches.Corpus(rows, codes, validation=True)
     made = {name: batches.validation_batches(held, sizes, wrong_text=name == "wrong") for name in ("right", "wrong")}
-    return {k: [Batch(**{n: torch.from_numpy(a) for n, a in b.items()}).to(args.device) for b in v] for k, v in made.items()}
+    return {
+        k: [Batch(**{n: torch.from_numpy(a) for n, a in b.items()}).to(args.device) for b in v] for k, v in made.items()
+    }
 
 
 def run(args) -> None:
@@ -218,7 +230,11 @@ def run(args) -> None:
         if trainer.step % args.every == 0:
             trainer.clock = earlier + time.time() - began
             first, rest, norm = (total / counted).tolist()
-            row = {"step": trainer.step, "seconds": round(trainer.clock, 1), "ms": round(1e3 * (time.time() - mark) / counted, 1)}
+            row = {
+                "step": trainer.step,
+                "seconds": round(trainer.clock, 1),
+                "ms": round(1e3 * (time.time() - mark) / counted, 1),
+            }
             row |= {"first": round(first, 4), "rest": round(rest, 4), "norm": round(norm, 2)}
             sets = sets or validation_sets(args, sizes)
             row |= {"hours": round(frames * 0.08 / 3600, 2), **trainer.validate(sets)}
@@ -227,7 +243,9 @@ def run(args) -> None:
             print(json.dumps(row), flush=True)
             ahead = row["wrong"][0] - row["right"][0]
             if trainer.clock > args.text_deadline and ahead < 0.03:
-                raise SystemExit(f"stopped: the right text is only {ahead:.3f} nats ahead, so the text does not reach the loss")
+                raise SystemExit(
+                    f"stopped: the right text is only {ahead:.3f} nats ahead, so the text does not reach the loss"
+                )
             total.zero_()
             mark, counted = time.time(), 0
         if args.save_every and trainer.step % args.save_every == 0:
@@ -243,7 +261,12 @@ def main(argv: list[str] | None = None) -> None:
     add("--codes", type=Path, required=True, help="file or folder of packed codes")
     add("--out", type=Path, required=True)
     add("--init", type=Path, help="start from the weights of this exported checkpoint, data/waft say")
-    add("--seconds", type=float, default=600, help="length of the whole run, over all its sittings; sets the learning rate's fall")
+    add(
+        "--seconds",
+        type=float,
+        default=600,
+        help="length of the whole run, over all its sittings; sets the learning rate's fall",
+    )
     add("--steps", type=int, default=0, help="length in steps instead")
     add("--stop-after", type=float, default=1e9, help="seconds of this sitting")
     add("--shape", default="{}", help='changes of the sizes, JSON: {"backbone": {"num_hidden_layers": 6}}')
