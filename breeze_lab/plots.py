@@ -145,7 +145,9 @@ def lines(
     if "x" in log and len(ticks) <= 10:
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.xaxis.set_minor_locator(NullLocator())
-    if len(series) + bool(limit_label) > 2:
+    if max(map(len, series)) > 34:
+        figure.legend(loc="outside lower left")
+    elif len(series) + bool(limit_label) > 2:
         ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     elif len(series) > 1 or limit_label:
         ax.legend()

@@ -89,6 +89,11 @@ def test_tree_bytes_counts_packed_weights_scales_and_nested_lists():
     assert roofline.tree_bytes([linear, {"a": [mx.zeros(3)]}]) == 64 * 32 * 4 + 12
 
 
+def test_gemv_work_reads_what_it_says():
+    work, nbytes = roofline.gemv_work(64, 1)
+    assert len(work()) * 4 * 64 * 64 * 4 == nbytes and abs(nbytes - 1e6) < 0.1e6
+
+
 def test_bandwidths_are_positive_and_sane():
     assert 0.1 < roofline.add_bandwidth(8, repeat=2) < 10_000
     assert 0.1 < roofline.gemv_bandwidth(256, 4, repeat=2) < 50_000

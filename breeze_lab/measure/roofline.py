@@ -5,6 +5,7 @@ Sizes come from a configuration (`breeze_lab.config.BreezeConfig`), so that the 
 weights; for a loaded model, quantised or not, they are counted from its arrays.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,11 +108,16 @@ def add_bandwidth(megabytes: int = 128, repeat: int = 5) -> float:
     return 2 * x.nbytes / measure(lambda: x + 1, repeat).best / 1e9
 
 
-def gemv_bandwidth(width: int = 2048, megabytes: int = 128, dtype: mx.Dtype = mx.float32, repeat: int = 5) -> float:
-    """GB/s of weights read by one vector times matrices: what a decode step does. Matrices of `width` x 4 `width`."""
+def gemv_work(width: int, megabytes: int, dtype: mx.Dtype = mx.float32) -> tuple[Callable[[], list[mx.array]], int]:
+    """One vector times matrices of `width` x 4 `width`, as a decode step does: the function, and the bytes it reads."""
     count = max(1, round(megabytes * 1e6 / (4 * width * width * dtype.size)))
     x = mx.ones((1, width), dtype)
     weights = [mx.zeros((4 * width, width), dtype) for _ in range(count)]
     mx.eval(x, weights)
-    seconds = measure(lambda: [x @ w.T for w in weights], repeat).best
-    return count * weights[0].nbytes / seconds / 1e9
+    return lambda: [x @ w.T for w in weights], count * weights[0].nbytes
+
+
+def gemv_bandwidth(width: int = 2048, megabytes: int = 128, dtype: mx.Dtype = mx.float32, repeat: int = 5) -> float:
+    """GB/s of weights read by `gemv_work`."""
+    work, nbytes = gemv_work(width, megabytes, dtype)
+    return nbytes / measure(work, repeat).best / 1e9

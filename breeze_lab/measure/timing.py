@@ -48,7 +48,7 @@ def measure(fn: Callable[[], Any], repeat: int = 7, warmup: int = 2) -> Timing:
     return alternate({"": fn}, repeat, warmup)[""]
 
 
-def alternate(fns: Mapping[str, Callable[[], Any]], repeat: int = 7, warmup: int = 2) -> dict[str, Timing]:
+def alternate(fns: Mapping[Any, Callable[[], Any]], repeat: int = 7, warmup: int = 2) -> dict[Any, Timing]:
     """Time several functions in turns, one call each a round, so that all meet the same load.
 
     Args:
