@@ -145,7 +145,8 @@ def lines(
     if "x" in log and len(ticks) <= 10:
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.xaxis.set_minor_locator(NullLocator())
-    if max(map(len, series)) > 34:
+    if max(map(len, series)) > 34:  # long labels go below the axes, one a line
+        figure.set_size_inches(7.2, 3.2 + 0.25 * len(series))
         figure.legend(loc="outside lower left")
     elif len(series) + bool(limit_label) > 2:
         ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
