@@ -1,7 +1,6 @@
 """The controller of the cloning widget, with an engine that hums."""
 
 import json
-import logging
 import subprocess
 import sys
 import threading
@@ -10,6 +9,7 @@ import time
 import numpy as np
 import pytest
 import soundfile
+import widgets_fakes
 from widgets_fakes import FRAME, RATE, FakeEngine
 
 from breeze_lab.errors import BreezeLabError
@@ -21,12 +21,7 @@ from breeze_lab.widgets.takes import Request
 WORDS = "The salt breeze came across from the sea, and the gulls called."
 
 
-@pytest.fixture(autouse=True)
-def no_swallowed_errors(caplog):
-    """A listener or a traitlets callback that raises is only logged: here it fails the test."""
-    yield
-    bad = [r for r in caplog.records if r.levelno >= logging.ERROR or "Exception in callback" in r.getMessage()]
-    assert not bad, bad
+no_swallowed_errors = widgets_fakes.no_swallowed_errors
 
 
 @pytest.fixture

@@ -1,15 +1,25 @@
 """A speech engine for tests of the widget: it hums, slowly on demand, and remembers what it was asked."""
 
+import logging
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from breeze_lab.widgets.engine import ModelNote
 
 RATE, FRAME = 24_000, 1920
+
+
+@pytest.fixture(autouse=True)
+def no_swallowed_errors(caplog):
+    """A listener or a traitlets callback that raises is only logged: here it fails the test."""
+    yield
+    bad = [r for r in caplog.records if r.levelno >= logging.ERROR or "Exception in callback" in r.getMessage()]
+    assert not bad, bad
 
 
 @dataclass

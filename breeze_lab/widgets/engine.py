@@ -136,4 +136,5 @@ class BreezeEngine:
 def parameter_bytes(model: Any) -> int:
     from mlx.utils import tree_flatten
 
-    return sum(value.nbytes for part in (model.lm, model.codec) for _, value in tree_flatten(part.parameters()))
+    tensors: list[Any] = [pair[1] for part in (model.lm, model.codec) for pair in tree_flatten(part.parameters())]
+    return sum(tensor.nbytes for tensor in tensors)
