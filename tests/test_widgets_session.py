@@ -106,6 +106,14 @@ def test_a_bad_request_is_refused_with_its_cure(make, request_, told):
     assert told in session.status.text and not session.engine.calls
 
 
+def test_a_cut_take_is_a_warning_with_its_cure(make):
+    session = make()
+    session.engine.reason = "max_frames"
+    session.run(Request("Hello.", max_seconds=0.8))
+    assert session.status.kind == "warn"
+    assert "cut at 0.8 s" in session.status.text and session.status.text.endswith("or try another seed.")
+
+
 def test_takes_have_their_own_seeds_and_numbers(make):
     session = make()
     made = session.run(Request("Hello.", seed=5, takes=3))

@@ -18,7 +18,8 @@ RATE, FRAME = 24_000, 1920
 def no_swallowed_errors(caplog):
     """A listener or a traitlets callback that raises is only logged: here it fails the test."""
     yield
-    bad = [r for r in caplog.records if r.levelno >= logging.ERROR or "Exception in callback" in r.getMessage()]
+    records = caplog.get_records("setup") + caplog.get_records("call")
+    bad = [r for r in records if r.levelno >= logging.ERROR or "Exception in callback" in r.getMessage()]
     assert not bad, bad
 
 
@@ -39,6 +40,7 @@ class Hum:
 @dataclass
 class FakeEngine:
     frames: int = 10
+    reason: str = "eos"
     gate: threading.Semaphore | None = None  # one release a frame, where the test keeps the pace
     fail_at: int | None = None
     fail_load: Exception | None = None
@@ -76,7 +78,7 @@ class FakeEngine:
             t = (np.arange(FRAME) + frame * FRAME) / RATE
             samples = (0.3 * np.sin(2 * np.pi * (100 + seed) * t)).astype(np.float32)
             last = frame == self.frames - 1
-            yield Piece(samples, last, "eos" if last else None)
+            yield Piece(samples, last, self.reason if last else None)
 
     def save_voice(self, voice, path, name):
         self._seen("save", name)

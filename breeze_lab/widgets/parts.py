@@ -10,6 +10,11 @@ import traitlets as t
 _HERE = Path(__file__).parent
 
 
+def module(*names: str) -> str:
+    """One ES module of several files: a page gives a module no way to import its neighbors."""
+    return "\n".join((_HERE / name).read_text(encoding="utf-8") for name in names)
+
+
 class Part(anywidget.AnyWidget):
     _css = _HERE / "studio.css"
 
@@ -36,7 +41,7 @@ class Prose(Part):
 class Wave(Part):
     """A clip's waveform with a selection. `on_hear()` is asked for the WAV bytes of the selection."""
 
-    _esm = _HERE / "wave.js"
+    _esm = module("draw.js", "wave.js")
     peaks = t.List(t.Float()).tag(sync=True)
     seconds = t.Float(0.0).tag(sync=True)
     start = t.Float(0.0).tag(sync=True)
@@ -65,7 +70,7 @@ class Board(Part):
 class Takes(Part):
     """Cards of takes; their WAV is sent when the page asks for it."""
 
-    _esm = _HERE / "takes.js"
+    _esm = module("draw.js", "takes.js")
     items = t.List(t.Dict()).tag(sync=True)
 
     def send_wav(self, number: int, why: str, file: str, content: bytes) -> None:

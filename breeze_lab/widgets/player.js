@@ -203,29 +203,12 @@ const WORDS = {
 };
 
 function draw(canvas, { track, clock }) {
-  const scale = window.devicePixelRatio || 1;
-  const [width, height] = [canvas.clientWidth, canvas.clientHeight];
-  if (!width) return;
-  canvas.width = width * scale;
-  canvas.height = height * scale;
-  const pen = canvas.getContext("2d");
-  pen.scale(scale, scale);
-  const style = getComputedStyle(canvas);
-  const [accent, faint] = [style.getPropertyValue("--bl-accent"), style.getPropertyValue("--bl-wave")];
-  pen.fillStyle = style.getPropertyValue("--bl-line");
-  pen.fillRect(0, height / 2 - 0.5, width, 1);
-  if (!track) return;
-  const span = Math.max(track.final ? track.total : track.expected, track.total, 0.5);
-  const bars = Math.floor(width / 4);
-  for (let i = 0; i < bars; i++) {
-    const [from, to] = [(i / bars) * span * 50, ((i + 1) / bars) * span * 50];
-    if (from >= track.peaks.length) break;
-    let peak = 0;
-    for (let j = Math.floor(from); j < Math.max(Math.ceil(to), from + 1) && j < track.peaks.length; j++) peak = Math.max(peak, track.peaks[j]);
-    const tall = Math.max(2, peak * (height - 6));
-    pen.fillStyle = from / 50 <= clock ? accent : faint;
-    pen.fillRect(i * 4, (height - tall) / 2, 3, tall);
-  }
+  const span = track ? Math.max(track.final ? track.total : track.expected, track.total, 0.5) : 1;
+  const peak = (from, to) => {
+    const [first, last] = [Math.floor(from * span * 50), Math.ceil(to * span * 50)];
+    return track && first < track.peaks.length ? Math.max(...track.peaks.slice(first, Math.max(last, first + 1))) : null;
+  };
+  drawBars(canvas, 4, peak, (part) => part * span <= clock);
 }
 
 function render({ model, el }) {

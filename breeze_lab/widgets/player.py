@@ -5,7 +5,7 @@ import uuid
 import numpy as np
 import traitlets as t
 
-from .parts import _HERE, Part
+from .parts import Part, module
 
 
 class Player(Part):
@@ -15,7 +15,7 @@ class Player(Part):
     times for `gap_s` seconds together.
     """
 
-    _esm = _HERE / "player.js"
+    _esm = module("draw.js", "player.js")
     key = t.Unicode().tag(sync=True)
     phase = t.Unicode("idle").tag(sync=True)
     clock = t.Float(0.0).tag(sync=True)

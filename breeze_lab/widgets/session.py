@@ -160,8 +160,6 @@ class CloneSession(VoiceDesk):
         cut = [take for take in made if take.finish_reason == "max_frames"]
         count = "The take is" if len(made) == 1 else f"{len(made)} takes are"
         if cut:
-            return (
-                f"{count} made, but cut at {request.max_seconds:.0f} s ({figures}). "
-                "Raise “Longest piece”, shorten the text, or try another seed."
-            )
+            self.notes.append("Raise “Longest piece”, shorten the text, or try another seed.")
+            return f"{count} made, but cut at {request.max_seconds:g} s ({figures})."
         return f"{count} made: {total:.1f} s of sound, {figures}. Listen under “Takes”."

@@ -2,20 +2,7 @@
 // Traits in: items [{number, title, text, lines, peaks, seconds, file}]. Messages out: {type: "wav"|"seed"|"drop", number, why}; in: {type: "wav", number, why, file} + buffer.
 
 function spark(canvas, peaks, part) {
-  const scale = window.devicePixelRatio || 1;
-  const [width, height] = [canvas.clientWidth, canvas.clientHeight];
-  if (!width) return;
-  canvas.width = width * scale;
-  canvas.height = height * scale;
-  const pen = canvas.getContext("2d");
-  pen.scale(scale, scale);
-  const style = getComputedStyle(canvas);
-  const bars = Math.floor(width / 3);
-  for (let i = 0; i < bars; i++) {
-    const tall = Math.max(1.5, peaks[Math.floor((i / bars) * peaks.length)] * (height - 4));
-    pen.fillStyle = style.getPropertyValue(i / bars < part ? "--bl-accent" : "--bl-wave");
-    pen.fillRect(i * 3, (height - tall) / 2, 2, tall);
-  }
+  drawBars(canvas, 3, (at) => peaks[Math.floor(at * peaks.length)], (at) => at < part);
 }
 
 function make(tag, className, text) {

@@ -25,20 +25,9 @@ function render({ model, el }) {
     el.hidden = !seconds;
     if (!seconds) return;
     const [start, end] = [model.get("start"), model.get("end")];
-    const scale = window.devicePixelRatio || 1;
-    const [width, height] = [canvas.clientWidth, canvas.clientHeight];
-    canvas.width = width * scale;
-    canvas.height = height * scale;
-    const pen = canvas.getContext("2d");
-    pen.scale(scale, scale);
-    const style = getComputedStyle(canvas);
-    const bars = Math.floor(width / 3);
-    for (let i = 0; i < bars; i++) {
-      const at = (i / bars) * seconds;
-      const tall = Math.max(1.5, peaks[Math.floor((i / bars) * peaks.length)] * (height - 6));
-      pen.fillStyle = style.getPropertyValue(at >= start && at <= end ? "--bl-accent" : "--bl-wave");
-      pen.fillRect(i * 3, (height - tall) / 2, 2, tall);
-    }
+    drawBars(
+      canvas, 3, (part) => peaks[Math.floor(part * peaks.length)], (part) => part * seconds >= start && part * seconds <= end
+    );
     handles[0].style.left = `${(100 * start) / seconds}%`;
     handles[1].style.left = `${(100 * end) / seconds}%`;
     for (const name of ["start", "end"]) {

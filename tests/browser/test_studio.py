@@ -34,7 +34,7 @@ def test_every_sample_of_a_take_is_played(studio):
     studio.ready()
     studio.make()
     assert studio.finish() == "done"
-    assert "real-time factor" in studio.status and "cut at 2 s" in studio.status
+    assert "real-time factor" in studio.status and "cut at 1.6 s" in studio.status
     studio.await_player("d.phase === 'done' && Number(d.clock) > 1.5", 30)
     assert float(studio.player("clock")) == pytest.approx(float(studio.player("total")), abs=0.01)
     studio.shot("done")
