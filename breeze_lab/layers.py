@@ -52,8 +52,8 @@ class Rope:
         self._turns = lru_cache(maxsize=64)(lambda position: _turn(position * self.scale / exact))
 
     def __call__(self, x: mx.array, offset: int | mx.array = 0) -> mx.array:
-        single = x.shape[2] == 1 and x.dtype == mx.float32 and isinstance(offset, int)
-        if single and mx.default_device() == mx.cpu:
+        single = x.shape[2] == 1 and x.dtype == mx.float32
+        if single and isinstance(offset, int) and mx.default_device() == mx.cpu:
             # One product instead of the ten operations that mx.fast.rope falls back to on a CPU.
             return x @ self._turns(offset)
         base = None if self.wavelengths is not None else self.theta

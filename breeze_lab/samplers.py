@@ -59,9 +59,7 @@ class Sampling:
         if not real(self.top_p) or not 0 < self.top_p <= 1:
             raise BreezeLabError(f"top_p {self.top_p} is not above 0 and at most 1. Use 1 to switch it off.")
         if not real(self.repetition_penalty) or self.repetition_penalty <= 0:
-            raise BreezeLabError(
-                f"repetition_penalty {self.repetition_penalty} is not above 0. Use 1 for none."
-            )
+            raise BreezeLabError(f"repetition_penalty {self.repetition_penalty} is not above 0. Use 1 for none.")
 
 
 def reserved_mask(vocab_size: int, codec_vocab_size: int, width: int) -> mx.array:
