@@ -61,8 +61,8 @@ def hold_seconds(expected_s: float, rtf: float) -> float:
     """Sound to have before playing starts, so that neither a slow nor an unsteady device leaves a gap.
 
     A device that takes r seconds a second of sound has E - B seconds to make while the B held and then the rest play:
-    (E - B) r <= E, with r raised by a fourth, as the others on the machine come and go.
+    (E - B) r <= E, with r raised by a fourth, as the others on the machine come and go, and E by a sixth, being a guess.
     """
     if rtf <= 0.5:
         return LEAST_HOLD_S
-    return max(LEAST_HOLD_S + 2.0 * (rtf - 0.5), expected_s * (1.0 - 1.0 / (1.25 * rtf)))
+    return max(LEAST_HOLD_S + 2.0 * (rtf - 0.5), 7 / 6 * expected_s * (1.0 - 1.0 / (1.25 * rtf)))

@@ -1,4 +1,4 @@
-"""Figures of the widget in a real browser: gaps of a stream, first sound, and how soon Stop frees the device.
+"""Figures of the widget in a real browser: gaps, first sound, how soon Stop frees the device, likeness of three clones.
 
 python tests/browser/measure.py [--model FOLDER] [--seconds 20] [--text "..."] [--stops 5]
 
@@ -20,6 +20,8 @@ from playwright.sync_api import sync_playwright
 from studio_page import StudioPage
 
 from breeze_lab.widgets import CloneSession, Request
+
+VOICES = ["sarah", "george", "austen"]  # of data/voices
 
 
 def stream(page: StudioPage, seconds: float, text: str) -> dict[str, float | int | str]:
@@ -62,6 +64,20 @@ def stops(page: StudioPage, times: int) -> list[float]:
     return [round(ms, 1) for ms in took]
 
 
+def clones(page: StudioPage, names: list[str]) -> dict[str, str]:
+    """One clone of each voice through the page; what its card says of the timbre."""
+    told = {}
+    page.shorten(12)
+    page.say("I did not say this, but my voice did.", Seed=7)
+    for name in names:
+        page.ready(name)
+        page.make()
+        page.finish(300)
+        lines = page.page.locator(".bl-card").first.locator("dd").all_inner_texts()
+        told[name] = lines[-1]
+    return told
+
+
 def stops_alone(model: Path, times: int) -> dict[str, float | list[float]]:
     """Without a page: milliseconds from `stop()` until the worker is free, beside the time of a frame."""
     session = CloneSession(source=str(model))
@@ -88,14 +104,14 @@ def main() -> None:
     arguments = parser.parse_args()
     files = server.make_files(Path(tempfile.mkdtemp()))
     if arguments.model:
-        files["model"] = Path(arguments.model).resolve()
+        files |= {"model": Path(arguments.model).resolve(), "ready": server.ROOT / "data" / "voices"}
     running = server.voila(files, "studio.ipynb")
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
             page = StudioPage(browser, running, "voila", files, Path(tempfile.mkdtemp()))
             page.open()
-            page.ready()
+            page.ready(VOICES[0] if arguments.model else "harbor")
             page.shorten(1)
             page.make()
             page.finish(120)  # warm-up: the model is loaded, the voice encoded
@@ -104,6 +120,7 @@ def main() -> None:
                 "stream": stream(page, arguments.seconds, arguments.text),
                 "stop_seen_in_the_page_ms": stops(page, arguments.stops),
             }
+            told |= {"clones": clones(page, VOICES if arguments.model else ["harbor"])}
             told |= {"stop_in_the_kernel": stops_alone(files["model"], arguments.stops)}
             print(json.dumps(told, indent=1, ensure_ascii=False))
     finally:
