@@ -61,7 +61,7 @@ def hold_seconds(expected_s: float, rtf: float) -> float:
     """Sound to have before playing starts, so that neither a slow nor an unsteady device leaves a gap.
 
     A device that takes r seconds a second of sound has E - B seconds to make while the B held and then the rest play:
-    (E - B) r <= E, with r raised by a fourth, as the others on the machine come and go, and E by a sixth, being a guess.
+    (E - B) r <= E, with r raised by a fourth, as others on the machine come and go, and E by a sixth, being a guess.
     """
     if rtf <= 0.5:
         return LEAST_HOLD_S
