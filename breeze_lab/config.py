@@ -55,6 +55,12 @@ def strict(cls: type[T], data: Any, where: str, decoys: frozenset[str] | tuple[s
     missing = sorted(required - data.keys())
     if missing:
         raise BreezeLabError(f"{where} lacks {', '.join(missing)}. Take the file from the checkpoint again.")
+    for f in fields(cls):  # type: ignore[arg-type]
+        value = data.get(f.name, 0)
+        if f.type is int and (not isinstance(value, int) or isinstance(value, bool)):
+            raise BreezeLabError(f"{where}: {f.name} is {value!r}, not a whole number. Restore the file.")
+        if f.type is float and not isinstance(value, (int, float)):
+            raise BreezeLabError(f"{where}: {f.name} is {value!r}, not a number. Restore the file.")
     return cls(**{k: v for k, v in data.items() if k in names})
 
 
@@ -215,6 +221,7 @@ def parse_config(data: dict[str, Any], where: str = "config.json") -> BreezeConf
     top = strict(_Top, data, where, TOP_DECOYS)
     codebooks = data.get("audio_num_codebooks") or data.get("num_codebooks", 16)
     vocab = data.get("audio_vocab_size") or data.get("vocab_size", 2051)
+    _need(isinstance(codebooks, int) and isinstance(vocab, int), f"{where}: num_codebooks or vocab_size is no number.")
     embed = data.get("audio_embed_size") or data["backbone_config"].get("hidden_size")
 
     text = dict(data["text_encoder_config"])

@@ -47,7 +47,9 @@ def convert(source: str | Path, folder: str | Path, quantize: str) -> Path:
     source = find_folder(source)
     config = read_json(source / "config.json")
     if config.get("quantization") or config.get("quantization_config"):
-        raise BreezeLabError(f"{source} is quantized already. Start from the bfloat16 or float32 checkpoint.")
+        raise BreezeLabError(f"{source} is quantized already. Start from a dense checkpoint (bfloat16, float32).")
+    if source.resolve() in (target := Path(folder).expanduser().resolve(), *target.parents):
+        raise BreezeLabError(f"{folder} lies in the checkpoint to convert. Choose a folder outside {source}.")
     tensors = {name: array for name, array in read_tensors(source).items() if not name.startswith("codec_model.")}
     tied = tensors.get("depth_decoder.model.embed_tokens.weight")
     if tied is not None:

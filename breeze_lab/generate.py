@@ -179,11 +179,18 @@ def stream_generate(
         seed = secrets.randbits(31)
     elif not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
         raise BreezeLabError(f"seed {seed!r} is not a whole number from 0 to 2**64 - 1.")
+    if voice is not None and not isinstance(voice, Voice):
+        raise BreezeLabError(
+            f"voice is a {type(voice).__name__}, not a Voice. Make one with Voice.from_audio or Voice.load, or open "
+            "one of data/voices with breeze_lab.voices.open_voice(model, name)."
+        )
     builder = PromptBuilder(model, instruct=instruct, guided=cfg_scale != 1, speaker=speaker)
+    pieces = split_text(text, model.config.piece_letters)
+    builder.check(pieces)
     if voice is not None:
         builder.set_voice(voice)
     loop = FrameLoop(model, KeySequence(seed), sampling, float(cfg_scale), method, max_frames, cancel)
-    return _stream(model, builder, loop, text, seed, chunk_frames, voice is None, progress)
+    return _stream(model, builder, loop, pieces, seed, chunk_frames, voice is None, progress)
 
 
 class FrameLoop:
@@ -324,15 +331,14 @@ def _stream(
     model: "SpeechModel",
     builder: PromptBuilder,
     loop: FrameLoop,
-    text: str,
+    pieces: list[str],
     seed: int,
     chunk_frames: int,
     make_anchor: bool,
     progress: Callable[[int, int], None] | None,
 ) -> Iterator[Chunk]:
     codec, K = model.codec, model.config.num_codebooks
-    pieces = split_text(text, model.config.piece_letters)
-    expected = max(1, round(spoken_length(text) / LETTERS_PER_SECOND * codec.frame_rate))
+    expected = max(1, round(sum(map(spoken_length, pieces)) / LETTERS_PER_SECOND * codec.frame_rate))
     meter = _Meter(loop, codec.frame_size / codec.sample_rate)
     reasons: list[str] = []
     done = 0

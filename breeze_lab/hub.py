@@ -28,7 +28,10 @@ def find_folder(source: str | Path, *, offline: bool | None = None, progress: bo
             raise BreezeLabError(f"{folder} holds no config.json. Give the folder of a whole checkpoint.")
         return folder
     if looks_like_id(str(source)):
-        return download(str(source), offline=offline, progress=progress)
+        try:
+            return download(str(source), offline=offline, progress=progress)
+        except BreezeLabError as error:
+            raise BreezeLabError(f"There is no folder {source} here, and as a Hub id: {error}") from None
     raise BreezeLabError(f"{source} is neither a folder nor a Hub id such as mlx-community/Breeze-TTS-2-mlx-8bit.")
 
 

@@ -54,17 +54,21 @@ def split_text(text: str, limit: int) -> list[str]:
     """Cut text into pieces of at most `limit` (by `spoken_length`), at sentence ends where possible.
 
     Else at clauses, else at spaces, else between characters. No character is lost: the pieces joined are the text.
-    A piece of white space alone never stands by itself.
+    A piece without a letter or digit, such as a scene break, never stands by itself.
     """
     pieces: list[str] = []
     for part in _parts(text, limit, (_SENTENCE_END, _CLAUSE_END, _SPACE)):
-        if pieces and (not part.strip() or spoken_length((pieces[-1] + part).strip()) <= limit):
+        if pieces and (not _has_words(part) or spoken_length((pieces[-1] + part).strip()) <= limit):
             pieces[-1] += part
         else:
             pieces.append(part)
-    if len(pieces) > 1 and not pieces[0].strip():
+    if len(pieces) > 1 and not _has_words(pieces[0]):
         pieces[:2] = ["".join(pieces[:2])]
     return pieces
+
+
+def _has_words(text: str) -> bool:
+    return any(c.isalnum() for c in text)
 
 
 def _parts(text: str, limit: int, separators: tuple[re.Pattern[str], ...]) -> list[str]:
@@ -85,6 +89,8 @@ def check_request(text: str, instruct: str | None, cfg_scale: float, speaker: st
         raise BreezeLabError("The text is empty. Give at least one word to say.")
     if instruct is not None and (not isinstance(instruct, str) or not instruct.strip()):
         raise BreezeLabError("The instruction is empty. Describe the delivery, or leave instruct out.")
+    if any("\ud800" <= c <= "\udfff" for c in text + (instruct or "")):
+        raise BreezeLabError("The text holds bytes that are not UTF-8. Save or type it as UTF-8.")
     if not isinstance(cfg_scale, (int, float)) or not 0 <= cfg_scale < float("inf"):
         raise BreezeLabError(f"cfg_scale {cfg_scale} is not a number >= 0. Use 1 (off) to 4.")
     if cfg_scale != 1 and instruct is None:
@@ -103,6 +109,11 @@ class PromptBuilder:
         self.model, self.instruct, self.guided, self.tag = model, instruct, guided, f"[{speaker}]"
         self.spoken = frontend(model.config.text_frontend)
         self.reference: list[mx.array] = []
+
+    def check(self, pieces: list[str]) -> None:
+        """Refuse pieces that the checkpoint's front-end cannot read aloud, before the first is spoken."""
+        for piece in pieces:
+            self.spoken(piece.strip())
 
     def set_voice(self, voice: "Voice") -> None:
         """Clone this voice from here on.

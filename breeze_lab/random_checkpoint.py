@@ -64,6 +64,8 @@ def make_checkpoint(folder: str | Path, shape: str = "tiny", seed: int = 0) -> P
     """
     if shape not in SHAPES:
         raise BreezeLabError(f"Unknown shape {shape!r}. Choose one of {', '.join(SHAPES)}.")
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
+        raise BreezeLabError(f"seed {seed!r} is not a whole number from 0 to 2**64 - 1.")
     folder = new_folder(folder)
     sizes = SHAPES[shape]
     tokenizer = _tokenizer(sizes.base_vocabulary)

@@ -57,14 +57,23 @@ def hibari_us(text: str) -> str:
         BreezeLabError: nothing in the text can be read aloud (another script, or signs alone).
     """
     parts = PROTECTED.split(text)  # odd ones are protected
-    spoken = [part if i % 2 else _phonemes(part) for i, part in enumerate(parts)]
-    words = any(c.isalpha() for i, part in enumerate(parts) if not i % 2 for c in part)
-    if not any(s.strip() for s in spoken[::2]) and (words or not any(spoken[1::2])):
+    foreign = sorted({c for part in parts[::2] for c in part if c.isalpha() and not _is_latin(c)})
+    if foreign:
         raise BreezeLabError(
-            f"Waft cannot read {text.strip()[:40]!r} aloud: it knows English words and numbers. "
-            "Write it in English letters."
+            f"Waft cannot read {''.join(foreign[:12])!r} aloud: it knows English words and numbers. "
+            "Write it in English letters, or leave it out."
         )
+    spoken = [part if i % 2 else _phonemes(part) for i, part in enumerate(parts)]
+    if not any(c.isalnum() for s in spoken[::2] for c in s) and not any(spoken[1::2]):
+        raise BreezeLabError(f"There is nothing to say in {text.strip()[:40]!r}. Give at least one word.")
     return "".join(spoken)
+
+
+def _is_latin(letter: str) -> bool:
+    """Whether a letter is of the Latin script, in any width or style, or a sign such as that of micro."""
+    return "SIGN" in unicodedata.name(letter, "") or all(
+        "LATIN" in unicodedata.name(c, "") for c in unicodedata.normalize("NFKD", letter) if c.isalpha()
+    )
 
 
 def _phonemes(text: str) -> str:

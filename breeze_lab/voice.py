@@ -72,7 +72,7 @@ class Voice:
             BreezeLabError: no transcript, or a clip that `audio.reference` refuses. Warns where the transcript has far
                 too few or too many letters for the speech in the clip.
         """
-        if not isinstance(transcript, str) or not transcript.strip():
+        if not isinstance(transcript, str) or not any(c.isalnum() for c in transcript):
             raise BreezeLabError(
                 "cloning needs the exact words spoken in the clip. Pass the transcript (--ref-text in the shell)."
             )

@@ -194,3 +194,16 @@ def test_the_default_is_waft_or_a_random_checkpoint_that_says_so(monkeypatch, tm
     assert not model.trained
     shutil.copytree(default_folder(), tmp_path / "waft")
     assert default_folder() == tmp_path / "waft"
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, 1.5])
+def test_a_seed_that_is_none_is_refused(tmp_path, seed):
+    with pytest.raises(bl.BreezeLabError, match="seed"):
+        bl.make_checkpoint(tmp_path / "x", "tiny", seed)
+    assert not (tmp_path / "x").exists()
+
+
+def test_convert_refuses_a_target_inside_its_source(folder):
+    with pytest.raises(bl.BreezeLabError, match="outside"):
+        bl.convert(folder, folder / "inside", "mxfp8")
+    assert not (folder / "inside").exists()

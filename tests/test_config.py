@@ -75,3 +75,10 @@ def test_layer_types_follow_the_pattern_where_the_file_gives_no_list(data):
     text |= {"num_hidden_layers": 7, "_sliding_window_pattern": 3}
     kinds = parse_config(data).text_encoder.layer_types
     assert [i for i, kind in enumerate(kinds) if kind == "full_attention"] == [2, 5]
+
+
+@pytest.mark.parametrize(("part", "key"), [("backbone_config", "hidden_size"), ("depth_decoder_config", "rope_theta")])
+def test_a_size_that_is_no_number_is_refused(data, part, key):
+    data[part][key] = "wide"
+    with pytest.raises(BreezeLabError, match=f"{part}: {key} is 'wide'"):
+        parse_config(data)

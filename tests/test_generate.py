@@ -291,3 +291,14 @@ def test_a_prompt_that_fills_the_context_is_refused(tiny):
     voice = bl.Voice(codes=mx.zeros((2048, 16), mx.int32), transcript="far too long")
     with pytest.raises(bl.BreezeLabError, match="2048 positions"):
         bl.generate(tiny, TEXT, voice=voice, max_frames=2)
+
+
+def test_text_that_the_front_end_cannot_read_is_refused_before_any_work(tiny):
+    model = replace(tiny, config=replace(tiny.config, text_frontend="hibari_us", piece_letters=20))
+    with pytest.raises(bl.BreezeLabError, match="cannot read"):
+        bl.stream_generate(model, "An English sentence here. And another one. 你好")
+
+
+def test_a_voice_by_name_is_refused_with_the_way_to_open_one(tiny):
+    with pytest.raises(bl.BreezeLabError, match="str, not a Voice.*open_voice"):
+        bl.generate(tiny, TEXT, voice="emma")

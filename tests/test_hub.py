@@ -44,7 +44,10 @@ def response(status):
     [
         (lambda e: e.GatedRepoError("gated", response=response(403)), "owner/name is gated.*Accept its terms"),
         (lambda e: e.RepositoryNotFoundError("none", response=response(404)), "not on the Hub.*Check the name"),
-        (lambda e: e.LocalEntryNotFoundError("offline"), "not in the local cache.*give a folder"),
+        (
+            lambda e: e.LocalEntryNotFoundError("offline"),
+            "no folder owner/name here.*not in the local cache.*give a folder",
+        ),
         (lambda e: e.HfHubHTTPError("500 Server Error", response=response(500)), "could not be fetched.*later"),
         (lambda e: OSError(errno.ENOSPC, "No space left on device"), "does not fit on the disk.*Free some space"),
         (lambda e: ConnectionError("refused"), "could not be fetched.*connection"),

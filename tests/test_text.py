@@ -60,13 +60,23 @@ def test_an_event_alone_is_a_text():
     assert hibari_us("[S0](laugh)") == "[S0](laugh)"
 
 
-@pytest.mark.parametrize("text", ["", "   ", "[S0]", "你好", "(laugh) 你好", "[S0]!?"])
-def test_a_text_without_anything_to_read(text):
-    if text in ("[S0]", "[S0]!?"):  # a tag alone is an empty prompt, signs alone are a pause: both have tokens
+@pytest.mark.parametrize("text", ["", "   ", "...!?", "* * *", "[S0]!?", "😀."])
+def test_a_text_without_a_word_is_refused(text):
+    with pytest.raises(BreezeLabError, match="nothing to say|word"):
         hibari_us(text)
-    else:
-        with pytest.raises(BreezeLabError, match="English"):
-            hibari_us(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["你好", "(laugh) 你好", "Hello 你好 world.", "Привет, мир.", "Γειά σου", "the angle π"]
+)
+def test_letters_of_other_scripts_are_refused_by_name_and_never_dropped(text):
+    with pytest.raises(BreezeLabError, match="cannot read '[^a-zA-Z]+' aloud.*English"):
+        hibari_us(text)
+
+
+@pytest.mark.parametrize("text", ["Café naïve Ångström.", "５ ｆｕｌｌ width", "10 µm", "ﬁne", "25 °C"])
+def test_latin_letters_of_any_style_are_read(text):
+    assert any(c.isalpha() for c in hibari_us(text))
 
 
 def test_no_frontend_leaves_the_text():
