@@ -64,7 +64,8 @@ def hibari_us(text: str) -> str:
             "Write it in English letters, or leave it out."
         )
     spoken = [part if i % 2 else _phonemes(part) for i, part in enumerate(parts)]
-    if not any(c.isalnum() for s in spoken[::2] for c in s) and not any(spoken[1::2]):
+    heard = [part for part in parts[1::2] if not part.startswith(("<", "[S"))]  # events
+    if not heard and not any(c.isalnum() for s in spoken[::2] for c in s):
         raise BreezeLabError(f"There is nothing to say in {text.strip()[:40]!r}. Give at least one word.")
     return "".join(spoken)
 
