@@ -55,6 +55,9 @@ def open_voice(model: "SpeechModel", name: str | Path) -> Voice:
             if clip is None or not path.with_suffix(".json").is_file():
                 raise
     about = read_json(path.with_suffix(".json"))
+    for key in ("transcript", "source", "licence", "license"):
+        if not isinstance(about.get(key, ""), str):
+            raise BreezeLabError(f"{path.with_suffix('.json')}: {key} is not a text but {about[key]!r}. Mend the file.")
     source = ", ".join(about[key] for key in ("source", "licence", "license") if about.get(key))
     return Voice.from_audio(model, clip or path, about.get("transcript", ""), name=path.stem, source=source)
 

@@ -1,6 +1,8 @@
 """The command line from outside: exit codes, what is printed where, what is on disk afterwards."""
 
+import contextlib
 import inspect
+import io
 import json
 import os
 import shutil
@@ -10,6 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +20,7 @@ import pytest
 import soundfile
 
 import breeze_lab
-from breeze_lab.cli import build_parser, main, speak
+from breeze_lab.cli import build_parser, main, outputs, speak
 from breeze_lab.cli.parser import Progress
 
 JSON_KEYS = set(
@@ -86,12 +89,63 @@ def test_clone_saves_a_voice_that_say_takes(here: Path, tiny_folder: Path, clip:
     assert Path("only.safetensors").read_bytes() == Path("me.safetensors").read_bytes()
 
 
-def test_text_from_standard_input(here: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch):
-    import io
-
-    monkeypatch.setattr(sys, "stdin", io.StringIO("Hello from a pipe.\n"))
-    assert main(["say", "-", "--model", str(tiny_folder), "--seed", "1", "--max-seconds", "0.2", "--out", "x.ogg"]) == 0
+def test_text_from_standard_input(
+    here: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+):
+    words = ["say", "-", "--model", str(tiny_folder), "--seed", "1", "--max-seconds", "0.2", "--out"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfHello from a pipe.\n")))
+    assert main([*words, "x.ogg"]) == 0
     assert soundfile.info("x.ogg").samplerate == 24000
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9"), errors="surrogateescape"))
+    assert main([*words, "y.ogg"]) == 2
+    assert "standard input is not UTF-8" in capfd.readouterr().err and not Path("y.ogg").exists()
+
+
+def test_two_processes_never_take_the_same_name(here: Path):
+    silence = np.zeros(2400, np.float32)
+    with ThreadPoolExecutor(8) as pool:
+        taken = list(pool.map(lambda _: str(outputs.write(None, silence, 24000)), range(16)))
+    assert len(set(taken)) == 16 and sorted(taken) == sorted(path.name for path in here.iterdir())
+
+
+def test_a_name_is_given_back_when_nothing_was_written(here: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(breeze_lab.BreezeLabError):
+        outputs.write(None, np.full(2400, np.nan, np.float32), 24000)
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("how", ["itself", "link"])
+def test_the_users_recording_is_never_the_output(
+    how: str, here: Path, clip: Path, tiny_folder: Path, capfd: pytest.CaptureFixture
+):
+    before, out = clip.read_bytes(), clip
+    if how == "link":
+        out = here / "link.wav"
+        out.hardlink_to(clip)
+    words = ["--model", str(tiny_folder), "--out", str(out)]
+    assert main(["clone", "Hello.", "--ref-audio", str(clip), "--ref-text", "the words", *words]) == 2
+    clip.with_suffix(".json").write_text(json.dumps({"transcript": "the words of the clip"}))
+    assert main(["say", "Hello.", "--voice", str(clip), *words]) == 2
+    assert capfd.readouterr().err.count("is the recording") == 2 and clip.read_bytes() == before
+
+
+def test_a_voice_whose_json_is_wrong(here: Path, clip: Path, tiny_folder: Path, capfd: pytest.CaptureFixture):
+    for key in ("source", "transcript"):
+        clip.with_suffix(".json").write_text(json.dumps({"transcript": "the words", key: ["a"]}))
+        assert main(["say", "Hello.", "--voice", str(clip), "--model", str(tiny_folder)]) == 2
+        assert f"{key} is not a text" in capfd.readouterr().err
+
+
+def test_the_voice_of_a_refused_request_is_not_kept(
+    here: Path, clip: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(*_args: object, **_options: object) -> None:
+        raise breeze_lab.BreezeLabError("the text cannot be read")
+
+    monkeypatch.setattr(speak, "stream_generate", refuse)
+    words = ["--ref-audio", str(clip), "--ref-text", "the words of the clip", "--save-voice", "v.safetensors"]
+    assert main(["clone", "Hello.", *words, "--model", str(tiny_folder)]) == 2
+    assert list(here.iterdir()) == []
 
 
 @pytest.fixture
@@ -122,9 +176,17 @@ BAD = {
     "clone Hello --ref-audio {nan} --ref-text words": "NaN",
     "clone Hello --ref-audio none.wav --ref-text words": "no file none.wav",
     "clone Hello --ref-audio {clip} --ref-text words --save-voice v.wav": "v.safetensors",
+    "clone --ref-audio {clip} --ref-text words --save-voice v.safetensors --out x.wav": "--out has no effect",
+    "clone --ref-audio {clip} --ref-text words --save-voice v.safetensors --seed 1": "--seed has no effect",
+    "clone Hi --ref-audio {clip} --ref-text words --save-voice v.safetensors --max-seconds 0": "--max-seconds",
+    "clone Hi --ref-audio {clip} --ref-text words --save-voice v.safetensors --top-p 0": "top_p",
+    "say Hello --max-seconds 1e308": "--max-seconds",
+    "say Hello --max-seconds nan": "--max-seconds",
+    "say caf\udce9": "not UTF-8",
+    "record --out none/x.json": "does not exist",
     "say Hello --voice nobody": "no voice 'nobody'",
     "say Hello --voice {clip}": "breeze-lab clone --ref-audio",
-    "say Hello --loud": "unrecognized arguments: --loud",
+    "say Hello --loud": "unrecognized arguments: --loud. See: breeze-lab say --help",
     "say Hello --method fast": "invalid choice: 'fast'",
     "say Hello --seed x": "invalid int value",
     "say Hello --model {empty}": "config.json",
@@ -215,6 +277,26 @@ def test_pcm_flows_while_it_is_made_and_ctrl_c_ends_it(tiny_folder: Path):
     assert running.returncode == 130 and b"stopped by Ctrl-C" in err and b"Traceback" not in err
 
 
+def test_a_reader_that_has_enough_is_no_mistake(tiny_folder: Path):
+    text = "The salt breeze came across from the sea. " * 30
+    words = ["say", text, "--model", str(tiny_folder), "--seed", "11", "--temperature", "0", "--out", "-"]
+    running = process(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    assert running.stdout is not None and running.stderr is not None
+    with running.stdout, running.stderr:
+        assert len(running.stdout.read(3000)) > 0
+        running.stdout.close()
+        err = running.stderr.read().decode()
+    assert running.wait(60) == 0 and err.startswith("the reader closed the pipe after") and err.count("\n") == 1
+
+
+def test_a_report_that_nobody_reads_is_no_mistake():
+    read, write = os.pipe()
+    os.close(read)
+    running = process("info", "--json", stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert running.communicate()[1] == b"" and running.returncode == 0
+
+
 def test_defaults_are_those_of_generate():
     want = inspect.signature(breeze_lab.generate).parameters
     assert {n: p.default for n, p in inspect.signature(breeze_lab.stream_generate).parameters.items() if n in want} == {
@@ -281,7 +363,8 @@ def test_lab_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pyt
     (tmp_path / "notebooks" / lab.FIRST).write_text("{}")
     monkeypatch.setattr(lab, "notebooks_folder", lambda: tmp_path / "notebooks")
     words = lab.command(build_parser().parse_args(["lab", "--no-browser", "--port", "8123"]))
-    assert {"--no-browser", "--port=8123", str(tmp_path / "notebooks" / lab.FIRST)} <= set(words)
+    first = f"--LabApp.default_url=/lab/tree/notebooks/{lab.FIRST}"
+    assert {"--no-browser", "--port=8123", first, f"--ServerApp.root_dir={tmp_path}"} <= set(words)
     monkeypatch.setattr(lab, "notebooks_folder", lambda: None)
     assert main(["lab"]) == 2 and "was not found" in capfd.readouterr().err
     monkeypatch.setattr(lab.importlib.util, "find_spec", lambda name: None)
@@ -293,7 +376,8 @@ def test_lab_starts_a_server():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    running = process("lab", "--no-browser", "--port", str(port), stderr=subprocess.DEVNULL, start_new_session=True)
+    running = process("lab", "--no-browser", "--port", str(port), stderr=subprocess.PIPE, start_new_session=True)
+    assert running.stderr is not None
     try:
         for _ in range(120):
             assert running.poll() is None
@@ -305,9 +389,16 @@ def test_lab_starts_a_server():
                 time.sleep(0.5)
         else:
             pytest.fail("no answer within a minute")
-    finally:
-        os.killpg(running.pid, signal.SIGTERM)
+        running.terminate()  # this process alone: the server is it, or would stay behind
+        assert f":{port}/lab/tree/notebooks/00_start_here.ipynb".encode() in running.stderr.read()
         running.wait(timeout=30)
+        with pytest.raises(ProcessLookupError):
+            os.killpg(running.pid, 0)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait(timeout=30)
+        running.stderr.close()
 
 
 def test_bench_prints_one_object(capfd: pytest.CaptureFixture):

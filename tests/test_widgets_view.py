@@ -231,7 +231,7 @@ def test_the_app_notebook_shows_the_widget_and_voila_serves_it(monkeypatch, caps
     shown = eval(book.cells[0].source.splitlines()[-1], names)
     assert "bl-studio" in shown._dom_classes
     ran = []
-    monkeypatch.setattr(app.subprocess, "call", lambda line, env: ran.append((line, env)) or 0)
+    monkeypatch.setattr(app, "become", lambda line, env: ran.append((line, env)) or 0)
     assert app.main(["--model", "somewhere", "--port", "9000", "--no-browser"]) == 0
     line, env = ran[0]
     assert str(app.APP) in line and "--port=9000" in line and "--no-browser" in line
@@ -239,4 +239,4 @@ def test_the_app_notebook_shows_the_widget_and_voila_serves_it(monkeypatch, caps
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(SystemExit):
         app.main([])
-    assert "breeze-lab[lab]" in capsys.readouterr().err
+    assert '-e ".[lab]"' in capsys.readouterr().err

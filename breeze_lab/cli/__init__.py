@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..errors import BreezeLabError
+from .outputs import discard_stdout
 from .parser import Parser
 
 EXIT_OK, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 2, 130
@@ -31,8 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = _show_warning
         try:
-            args = build_parser().parse_args(argv)
-            return args.run(args) or EXIT_OK
+            args = build_parser().parse_args(_utf8(sys.argv[1:] if argv is None else argv))
+            code = args.run(args) or EXIT_OK
+            sys.stdout.flush()
+            return code
+        except BrokenPipeError:  # as with `| head -1`
+            discard_stdout()
+            return EXIT_OK
         except (BreezeLabError, OSError) as error:
             message = " ".join(str(error).split())
             print(f"breeze-lab: error: {message}", file=sys.stderr)
@@ -40,6 +46,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             print("breeze-lab: stopped by Ctrl-C; nothing was written", file=sys.stderr)
             return EXIT_INTERRUPTED
+
+
+def _utf8(words: Sequence[str]) -> list[str]:
+    """The arguments, none of them with bytes that are not UTF-8."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise BreezeLabError(f"the argument {word!a} is not UTF-8. Type or save it as UTF-8.") from None
+    return list(words)
 
 
 def _show_warning(message: Warning | str, *_args: object, **_kwargs: object) -> None:

@@ -3,12 +3,13 @@
 import argparse
 import importlib.util
 import os
-import subprocess
 import sys
 from typing import Any
+from urllib.parse import quote
 
 from ..errors import BreezeLabError
 from ..paths import notebooks_folder
+from ..process import become
 
 FIRST = "00_start_here.ipynb"
 
@@ -18,7 +19,7 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "lab", help="open JupyterLab at the first notebook", description=f"Open JupyterLab at notebooks/{FIRST}."
     )
-    parser.add_argument("--no-browser", action="store_true", help="only start the server and print its address")
+    parser.add_argument("--no-browser", action="store_true", help="only start the server and print the address")
     parser.add_argument("--port", type=int, help="port of the server; by default Jupyter's choice")
     parser.set_defaults(run=run)
 
@@ -36,7 +37,14 @@ def command(args: argparse.Namespace) -> list[str]:
     folder = notebooks_folder()
     if folder is None:
         raise BreezeLabError(f"notebooks/{FIRST} was not found. Run breeze-lab lab in a clone of breeze_lab.")
-    words = [sys.executable, "-m", "jupyterlab", str(folder / FIRST), f"--ServerApp.root_dir={folder.parent}"]
+    first = f"/lab/tree/{quote(folder.name)}/{FIRST}"
+    words = [
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        f"--ServerApp.root_dir={folder.parent}",
+        f"--LabApp.default_url={first}",
+    ]
     if args.no_browser:
         words.append("--no-browser")
     if args.port is not None:
@@ -47,8 +55,4 @@ def command(args: argparse.Namespace) -> list[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    words = command(args)
-    try:
-        return subprocess.call(words)
-    except KeyboardInterrupt:  # Jupyter has had the same Ctrl-C and ends by itself
-        return 0
+    return become(command(args))

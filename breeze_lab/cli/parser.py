@@ -32,6 +32,13 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **kwargs: Any):
         super().__init__(**{"allow_abbrev": False, "formatter_class": HelpFormatter} | kwargs)
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """As argparse, but what is left over is refused here, so that the message names the command's own --help."""
+        parsed, extra = super().parse_known_args(args, namespace)
+        if extra:
+            self.error(f"unrecognized arguments: {' '.join(extra)}")
+        return parsed, extra
+
     def error(self, message: str) -> NoReturn:
         raise BreezeLabError(f"{message}. See: {self.prog} --help")
 

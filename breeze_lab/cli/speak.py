@@ -1,12 +1,9 @@
 """`breeze-lab say` and `breeze-lab clone`."""
 
 import argparse
-import math
 import sys
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from .. import audio, voices
 from ..checkpoint import SpeechModel, load
@@ -14,9 +11,9 @@ from ..errors import BreezeLabError
 from ..generate import Result, join, stream_generate
 from ..voice import Voice
 from ..voice import check_output as check_voice_output
+from . import outputs, request
 from .parser import DEFAULTS, CtrlC, Progress, add_generation, add_json, add_model, print_json
 
-FRAME_SECONDS = 0.08
 STREAM_FRAMES, WHOLE_FRAMES = 2, 25  # frames a chunk with and without --stream
 
 
@@ -37,12 +34,14 @@ def add(commands: Any) -> None:
         parser.add_argument(
             "--max-seconds",
             type=float,
-            default=DEFAULTS["max_frames"] * FRAME_SECONDS,
+            default=DEFAULTS["max_frames"] * request.FRAME_SECONDS,
             help="most seconds of sound for one piece of the text; long text is split at sentences",
         )
         parser.add_argument("--stream", action="store_true", help="make sound in small chunks as frames are made")
         parser.add_argument(
-            "--out", metavar="FILE", help=".wav, .flac, .ogg, or - for raw 16-bit PCM; else the next free speech.wav"
+            "--out",
+            metavar="FILE",
+            help=".wav, .flac, .ogg (an existing file is replaced), or - for raw 16-bit PCM; else a free speech.wav",
         )
         add_model(parser)
         add_json(parser)
@@ -51,12 +50,12 @@ def add(commands: Any) -> None:
 
 
 def run_say(args: argparse.Namespace) -> int:
-    text, out = _text(args.text), _output(args)
-    if args.voice is not None:
-        voices.find(args.voice)
-    model = _load(args)
+    text = request.read_text(args.text)
+    options = request.options(args, text)
+    outputs.check(args.out, args.json, [] if args.voice is None else [voices.find(args.voice)])
+    model = load(args.model)
     voice = voices.open_voice(model, args.voice) if args.voice is not None else None
-    return _speak(args, model, text, voice, out)
+    return _speak(args, model, text, voice, options)
 
 
 def run_clone(args: argparse.Namespace) -> int:
@@ -64,16 +63,20 @@ def run_clone(args: argparse.Namespace) -> int:
         raise BreezeLabError("there is no text to say. Give TEXT, or --save-voice FILE to keep the voice only.")
     if not args.ref_text.strip():
         raise BreezeLabError("the transcript is empty. Give the exact words spoken in the clip with --ref-text.")
-    text = None if args.text is None else _text(args.text)
-    out = _output(args) if text is not None else Path()
     kept = check_voice_output(args.save_voice) if args.save_voice else None
+    if args.text is None:
+        request.refuse_without_text(args)
+    text = None if args.text is None else request.read_text(args.text)
+    options = {} if text is None else request.options(args, text)
     audio.reference(args.ref_audio)  # refuse a bad clip before the model is loaded
-    model = _load(args)
-    voice = Voice.from_audio(model, args.ref_audio, args.ref_text)
-    if kept:
-        voice.save(kept)
     if text is not None:
-        return _speak(args, model, text, voice, out, {"saved_voice": str(kept)} if kept else {})
+        outputs.check(args.out, args.json, [args.ref_audio])
+    model = load(args.model)
+    voice = Voice.from_audio(model, args.ref_audio, args.ref_text)
+    if text is not None:
+        return _speak(args, model, text, voice, options, kept)
+    assert kept is not None
+    voice.save(kept)
     if args.json:
         print_json({"saved_voice": str(kept), "seconds": voice.seconds, "frames": voice.codes.shape[0]})
     else:
@@ -86,46 +89,48 @@ def _speak(
     model: SpeechModel,
     text: str,
     voice: Voice | None,
-    out: Path | None,
-    extra: dict[str, Any] | None = None,
+    options: dict[str, Any],
+    kept: Path | None = None,
 ) -> int:
-    """Generate, write what was made, report. `out` None means PCM on standard output."""
-    options = {
-        name: getattr(args, name)
-        for name in "instruct cfg_scale seed temperature top_k top_p repetition_penalty speaker method".split()
-    }
+    """Generate, write what was made, then the voice at `kept`, and report."""
+    piped, closed = args.out == outputs.PIPE, False
     with CtrlC() as cancel, Progress() as progress:
         chunks = []
         for chunk in stream_generate(
             model,
             text,
             voice=voice,
-            max_frames=_frames(args.max_seconds),
-            chunk_frames=STREAM_FRAMES if args.stream or out is None else WHOLE_FRAMES,
+            chunk_frames=STREAM_FRAMES if args.stream or piped else WHOLE_FRAMES,
             cancel=cancel,
             progress=progress,
             **options,
         ):
             chunks.append(chunk)
-            if out is None and not _send_pcm(chunk.samples):
+            if piped and not closed and not outputs.send_pcm(chunk.samples):
+                closed = True
                 cancel.set()
         result = join(chunks)
-        stopped = result.finish_reason == "cancelled"
-        if out is not None and len(result.samples):
-            audio.write(out, result.samples, model.sample_rate)
-    _report(args, model, result, out, extra or {})
-    return 130 if stopped else 0
+        made = len(result.samples) > 0 and not piped
+        written = outputs.write(args.out, result.samples, model.sample_rate) if made else None
+        if kept is not None and voice is not None:
+            voice.save(kept)
+    _report(args, model, result, written, {"saved_voice": str(kept)} if kept else {}, closed)
+    return 130 if result.finish_reason == "cancelled" and not closed else 0
 
 
 def _report(
-    args: argparse.Namespace, model: SpeechModel, result: Result, out: Path | None, extra: dict[str, Any]
+    args: argparse.Namespace,
+    model: SpeechModel,
+    result: Result,
+    written: Path | None,
+    extra: dict[str, Any],
+    closed: bool,
 ) -> None:
     stats = result.stats
-    written = str(out) if out is not None and len(result.samples) else None
     if args.json:
         print_json(
             {
-                "audio": written,
+                "audio": None if written is None else str(written),
                 "seconds": round(len(result.samples) / model.sample_rate, 3),
                 "frames": stats.frames,
                 "finish_reason": result.finish_reason,
@@ -143,55 +148,15 @@ def _report(
     made = f"{len(result.samples) / model.sample_rate:.2f} s of speech, seed {result.seed}"
     if stats.rtf is not None and stats.first_audio_s is not None:
         made += f", real-time factor {stats.rtf:.2f}, first audio after {stats.first_audio_s:.2f} s"
-    if result.finish_reason == "cancelled":
+    if closed:
+        made = f"the reader closed the pipe after {made}"
+    elif result.finish_reason == "cancelled":
         made = (
             f"stopped by Ctrl-C after {made}" if stats.frames else "stopped by Ctrl-C before any sound; nothing written"
         )
     elif result.finish_reason == "max_frames":
-        made += f"; cut at --max-seconds {args.max_seconds:g} before the speech ended"
-    print(f"{written}: {made}" if written else made, file=sys.stderr if out is None else sys.stdout)
-
-
-def _load(args: argparse.Namespace) -> SpeechModel:
-    return load(args.model)
-
-
-def _text(given: str) -> str:
-    text = sys.stdin.read() if given == "-" else given
-    if not text.strip():
-        raise BreezeLabError("the text is empty. Give at least one word to say.")
-    return text
-
-
-def _output(args: argparse.Namespace) -> Path | None:
-    """Where to write, checked before any work; None for standard output."""
-    if args.out == "-":
-        if args.json:
-            raise BreezeLabError("--json and --out - both want standard output. Give --out a file name.")
-        if sys.stdout.isatty():
-            raise BreezeLabError("--out - writes raw sound, and standard output is a terminal. Pipe it into a player.")
-        return None
-    if args.out is not None:
-        return audio.check_output(args.out)
-    names = ("speech.wav", *(f"speech-{n}.wav" for n in range(2, 10_000)))
-    return audio.check_output(next(Path(name) for name in names if not Path(name).exists()))
-
-
-def _frames(seconds: float) -> int:
-    if not 0 < seconds < math.inf:
-        raise BreezeLabError(f"--max-seconds {seconds:g} is not a positive number. Leave it out for 60.")
-    return max(1, math.ceil(seconds / FRAME_SECONDS - 1e-9))
-
-
-def _send_pcm(samples: np.ndarray) -> bool:
-    """Write float [N] as signed 16-bit little-endian to standard output; False once nobody reads it."""
-    pcm = (np.clip(samples, -1.0, 1.0) * 32767.0).round().astype("<i2")
-    try:
-        sys.stdout.buffer.write(pcm.tobytes())
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        return False
-    return True
+        made += f"; cut at --max-seconds {args.max_seconds:g} a piece before the speech ended"
+    print(f"{written}: {made}" if written else made, file=sys.stderr if args.out == outputs.PIPE else sys.stdout)
 
 
 def _rounded(value: float | None) -> float | None:

@@ -6,6 +6,7 @@ minute. `full` has the real layer sizes and wants 5 GB of memory; use it on a GP
 
 import argparse
 import datetime
+import json
 import os
 import re
 import sys
@@ -48,15 +49,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option("--name", help="name of the record; made from machine and shape without it")
     option("--device-name", help="what to call the machine, such as 'MacBook Pro, M5 Max'; found out without it")
     option("--repeat", type=int, default=9, help="rounds that count")
+    option("--json", action="store_true", help="print the record and its file as one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, write, and say where."""
     if args.repeat < 1:
         raise BreezeLabError(f"--repeat {args.repeat} is not 1 or more. Use 9.")
+    recorded.check_output(args.out)
     record = measure_machine(args.shape, args.dtype, args.name, args.device_name, args.repeat, _progress)
     path = recorded.save(record, args.out)
-    sys.stdout.write(f"{path}\n")
+    sys.stdout.write(f"{json.dumps(asdict(record) | {'file': str(path)}) if args.json else path}\n")
     return 0
 
 

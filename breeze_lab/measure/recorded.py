@@ -5,13 +5,12 @@ A notebook shows them beside the live numbers, labelled; `label()` makes that la
 
 import datetime
 import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..errors import BreezeLabError
+from ..files import check_writable, whole_file
 from ..paths import data_folder
 
 KINDS = ("measured", "prototype", "reported")
@@ -81,15 +80,20 @@ def read(path: Path) -> Record:
 
 def save(record: Record, path: Path | None = None) -> Path:
     """Write the record (atomically) to `path`, by default `data/recorded/NAME.json`."""
-    path = Path(path) if path else folder() / f"{record.name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = check_output(path, record.name)
     data = {key: value for key, value in asdict(record).items() if key != "name"}
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".json.part")
-    with os.fdopen(handle, "w", encoding="utf-8") as out:
-        json.dump(data, out, indent=1, ensure_ascii=False)
-        out.write("\n")
-    os.chmod(temporary, 0o644)
-    os.replace(temporary, path)
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def check_output(path: Path | None, name: str = "record") -> Path:
+    """The file of a record, by default `data/recorded/NAME.json`; refused, before any work, if it cannot be written."""
+    if path is None:
+        folder().mkdir(parents=True, exist_ok=True)
+        path = folder() / f"{name}.json"
+    path = Path(path).expanduser()
+    check_writable(path)
     return path
 
 

@@ -16,6 +16,7 @@ def studio(session: CloneSession | None = None, **options: Any) -> Any:
         from .view import Studio
     except ImportError as error:
         raise BreezeLabError(
-            f"The widget needs {error.name or 'ipywidgets and anywidget'}. Install it: pip install 'breeze-lab[lab]'"
+            f"The widget needs {error.name or 'ipywidgets and anywidget'}. In the clone, run: "
+            'python -m pip install -e ".[lab]"'
         ) from error
     return Studio(session if session is not None else CloneSession(**options)).widget

@@ -3,9 +3,10 @@
 import argparse
 import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
+
+from ..process import become
 
 APP = Path(__file__).with_name("app.ipynb")
 IDLE_S = 600  # a page that was left gives its kernel, and the model's memory, back after this
@@ -33,12 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     missing = [name for name in ("voila", "ipywidgets", "anywidget") if importlib.util.find_spec(name) is None]
     if missing:
-        parser.error(f"{' and '.join(missing)} missing. Install: pip install 'breeze-lab[lab]'")
+        parser.error(f'{" and ".join(missing)} missing. In the clone, run: python -m pip install -e ".[lab]"')
     environment = os.environ | ({"BREEZE_LAB_APP_MODEL": options.model} if options.model else {})
-    try:
-        return subprocess.call(command(options.port, not options.no_browser), env=environment)
-    except KeyboardInterrupt:
-        return 0
+    return become(command(options.port, not options.no_browser), environment)
 
 
 if __name__ == "__main__":
