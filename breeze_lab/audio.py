@@ -210,10 +210,28 @@ def _too_long(name: str, seconds: float, limit: float) -> str:
 
 
 def _unreadable(path: Path) -> str:
-    cure = f"ffmpeg -i '{path.name}' -ac 1 -ar {SAMPLE_RATE} '{path.stem}.wav'"
+    try:
+        with path.open("rb") as file:
+            head = file.read(512)
+    except OSError as error:
+        return f"{path.name} cannot be read ({error.strerror}). Check the rights there."
+    if not head:
+        return f"{path.name} is empty (0 bytes). Record or copy it again."
+    if _is_text(head):
+        return f"{path.name} is a text file, not sound. Give a sound file ({', '.join(READABLE)})."
+    stem = f"{path.stem}-24k" if path.suffix.lower() == ".wav" else path.stem
+    cure = f"ffmpeg -i '{path.name}' -ac 1 -ar {SAMPLE_RATE} '{stem}.wav'"
     if path.suffix.lower() in READABLE:
         return f"{path.name} cannot be read: damaged, or of another format than its name says. Try: {cure}"
     return f"cannot read '{path.suffix or path.name}' files, only {', '.join(READABLE)}. Convert it: {cure}"
+
+
+def _is_text(head: bytes) -> bool:
+    """Whether the first bytes of a file are words: characters that print, and no mark of a sound file."""
+    if head.startswith((b"RIFF", b"fLaC", b"OggS", b"ID3")):
+        return False
+    text = head.decode("utf-8", errors="ignore")  # the last character may be cut
+    return len(text.encode()) > len(head) - 4 and all(c.isprintable() or c in "\t\r\n" for c in text)
 
 
 def _numpy(samples: Any, name: str) -> np.ndarray:

@@ -90,11 +90,14 @@ def load_openblas() -> str | None:
     elif "mlx.core" in sys.modules:
         _reason = "mlx was imported before breeze_lab: import breeze_lab first"
     else:
+        named = os.environ.get("BREEZE_LAB_BLAS", "")
         _reason = "no libopenblas that loads: python -m pip install cmeel-openblas, or apt-get install libopenblas0"
         for candidate in _candidates():
             if _open(candidate) is not None:
                 _loaded, _reason = candidate, ""
                 break
+            if candidate == named:
+                _reason = f"{named}, named by BREEZE_LAB_BLAS, did not load as a BLAS: correct it, or unset it"
     return _loaded
 
 

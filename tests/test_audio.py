@@ -107,11 +107,15 @@ def test_short_and_hot_clips_are_warned_about():
 def test_bad_files_are_refused(tmp_path: Path):
     (tmp_path / "song.m4a").write_bytes(b"\0\0\0\x20ftypM4A " + bytes(100))
     (tmp_path / "broken.wav").write_bytes(b"RIFF no")
+    (tmp_path / "nothing.wav").touch()
+    (tmp_path / "words.wav").write_text("Not a sound at all, but wörds.\n")
     soundfile.write(tmp_path / "empty.wav", np.zeros(0), 24000)
     soundfile.write(tmp_path / "long.wav", np.zeros(8000 * 61, np.int16), 8000)
     for name, words in {
         "song.m4a": "ffmpeg -i 'song.m4a'",
-        "broken.wav": "damaged",
+        "broken.wav": "damaged.*'broken-24k.wav'",  # ffmpeg cannot write onto its input
+        "nothing.wav": "is empty",
+        "words.wav": "is a text file",
         "empty.wav": "no samples",
         "long.wav": "61 s",
         "absent.wav": "no file",
