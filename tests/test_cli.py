@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ import soundfile
 
 import breeze_lab
 from breeze_lab.cli import build_parser, main, outputs, speak
-from breeze_lab.cli.parser import Progress
+from breeze_lab.cli.parser import CtrlC, Progress
 
 JSON_KEYS = set(
     "audio seconds frames finish_reason seed rtf first_audio_s host_reads peak_memory_gb model method".split()
@@ -260,6 +261,22 @@ def test_ctrl_c_keeps_what_was_made(
     assert main([*words, "--json"]) == 130
     assert json.loads(capfd.readouterr().out)["finish_reason"] == "cancelled"
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_before_any_sound_tells_what_is_there(
+    here: Path, clip: Path, tiny_folder: Path, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    class PressedAtOnce(CtrlC):
+        def __enter__(self) -> threading.Event:
+            event = super().__enter__()
+            event.set()
+            return event
+
+    monkeypatch.setattr(speak, "CtrlC", PressedAtOnce)
+    words = ["--ref-audio", str(clip), "--ref-text", "the words of the clip", "--save-voice", "v.safetensors"]
+    assert main(["clone", "Hello.", *words, "--model", str(tiny_folder)]) == 130
+    assert capfd.readouterr().out == "stopped by Ctrl-C before any sound; only v.safetensors written\n"
+    assert [path.name for path in here.iterdir()] == ["v.safetensors"]
 
 
 def test_pcm_flows_while_it_is_made_and_ctrl_c_ends_it(tiny_folder: Path):

@@ -33,9 +33,10 @@ def test_command_writes_a_record_that_reads_back(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(record, "BATCHES", (1, 2))
     monkeypatch.setattr(record, "_bandwidth", lambda: {"add_float32": 1.0})
     path = tmp_path / "here.json"
-    assert record.main(["--shape", "tiny", "--dtype", "float32", "--repeat", "1", "--out", str(path)]) == 0
-    assert capsys.readouterr().out.strip() == str(path)
+    assert record.main(["--shape", "tiny", "--dtype", "float32", "--repeat", "1", "--out", str(path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
     got = recorded.read(path)
+    assert told.pop("file") == str(path) and recorded.Record(**told | {"name": "here"}) == got
     assert got.kind == "measured" and got.shape == "tiny" and "--shape tiny" in got.command
     assert set(got.results["ladder_ms"]) == set(got.results["ladder_cfg_ms"]) == set(METHODS)
     reads = got.results["ladder_reads"]

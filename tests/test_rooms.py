@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "breeze_lab"
 # From the ground up; a file may import its own floor and those below.
 FLOORS = [
-    {"errors", "blas", "paths", "files", "audio"},
+    {"errors", "blas", "paths", "process", "files", "audio"},
     {"config", "weights", "cache", "samplers", "layers", "text"},
     {"codec"},
     {"model", "kernels"},

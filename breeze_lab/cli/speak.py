@@ -151,9 +151,8 @@ def _report(
     if closed:
         made = f"the reader closed the pipe after {made}"
     elif result.finish_reason == "cancelled":
-        made = (
-            f"stopped by Ctrl-C after {made}" if stats.frames else "stopped by Ctrl-C before any sound; nothing written"
-        )
+        kept = f"only {extra['saved_voice']}" if extra else "nothing"
+        made = "stopped by Ctrl-C " + (f"after {made}" if stats.frames else f"before any sound; {kept} written")
     elif result.finish_reason == "max_frames":
         made += f"; cut at --max-seconds {args.max_seconds:g} a piece before the speech ended"
     print(f"{written}: {made}" if written else made, file=sys.stderr if args.out == outputs.PIPE else sys.stdout)
