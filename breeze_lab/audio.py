@@ -216,9 +216,9 @@ def _unreadable(path: Path) -> str:
     except OSError as error:
         return f"{path.name} cannot be read ({error.strerror}). Check the rights there."
     if not head:
-        return f"{path.name} is empty (0 bytes). Record or copy it again."
+        return f"the file {path.name} is empty (0 bytes). Record or copy it again."
     if _is_text(head):
-        return f"{path.name} is a text file, not sound. Give a sound file ({', '.join(READABLE)})."
+        return f"the file {path.name} is text, not sound. Give a sound file ({', '.join(READABLE)})."
     stem = f"{path.stem}-24k" if path.suffix.lower() == ".wav" else path.stem
     cure = f"ffmpeg -i '{path.name}' -ac 1 -ar {SAMPLE_RATE} '{stem}.wav'"
     if path.suffix.lower() in READABLE:

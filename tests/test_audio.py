@@ -115,7 +115,7 @@ def test_bad_files_are_refused(tmp_path: Path):
         "song.m4a": "ffmpeg -i 'song.m4a'",
         "broken.wav": "damaged.*'broken-24k.wav'",  # ffmpeg cannot write onto its input
         "nothing.wav": "is empty",
-        "words.wav": "is a text file",
+        "words.wav": "is text, not sound",
         "empty.wav": "no samples",
         "long.wav": "61 s",
         "absent.wav": "no file",
