@@ -43,7 +43,7 @@ def test_stereo_is_mixed():
     ("content", "name", "told"),
     [
         (b"", "a.wav", "arrived empty"),
-        (b"not a sound", "a.wav", "a.wav cannot be read"),
+        (b"not a sound", "a.wav", "a.wav is text, not sound"),
         (b"\0" * 10, "a.m4a", "ffmpeg"),
         (b"\0" * 8_000_000, "a.wav", "path box"),
         (wav(np.zeros(RATE)), "a.wav", "silent"),
