@@ -75,6 +75,19 @@ def _lend_gfortran() -> bool:
     return False
 
 
+def _leave_cores(library: ctypes.CDLL) -> None:
+    """Give OpenBLAS half of the cores, unless OPENBLAS_NUM_THREADS says otherwise.
+
+    Python builds the next step while MLX's stream computes this one, and OpenBLAS's threads spin while they wait: on
+    all cores of a small machine they take the time that the other two need, and a frame gets several times slower.
+    """
+    if os.environ.get("OPENBLAS_NUM_THREADS"):
+        return
+    set_threads = getattr(library, "openblas_set_num_threads", None)
+    if set_threads is not None:
+        set_threads(max(1, (os.cpu_count() or 2) // 2))
+
+
 def load_openblas() -> str | None:
     """Load OpenBLAS with global symbols and return its path, or None with `why_not()` telling the reason.
 
@@ -93,7 +106,9 @@ def load_openblas() -> str | None:
         named = os.environ.get("BREEZE_LAB_BLAS", "")
         _reason = "no libopenblas that loads: python -m pip install cmeel-openblas, or apt-get install libopenblas0"
         for candidate in _candidates():
-            if _open(candidate) is not None:
+            library = _open(candidate)
+            if library is not None:
+                _leave_cores(library)
                 _loaded, _reason = candidate, ""
                 break
             if candidate == named:

@@ -68,3 +68,13 @@ def test_the_products_are_right():
         "print(np.abs(got / (a @ b) - 1).max() < 1e-5)"
     )
     assert said == "True"
+
+
+COUNT = (
+    "import ctypes\nfrom breeze_lab import blas\nprint(ctypes.CDLL(blas.load_openblas()).openblas_get_num_threads())"
+)
+
+
+@pytest.mark.parametrize(("given", "threads"), [("", max(1, (os.cpu_count() or 2) // 2)), ("2", 2)])
+def test_openblas_leaves_cores_to_python_and_mlx_unless_told(given, threads):
+    assert python(COUNT, OPENBLAS_NUM_THREADS=given) == str(threads)
