@@ -57,7 +57,7 @@ def hibari_us(text: str) -> str:
         BreezeLabError: nothing in the text can be read aloud (another script, or signs alone).
     """
     parts = PROTECTED.split(text)  # odd ones are protected
-    foreign = sorted({c for part in parts[::2] for c in part if c.isalpha() and not _is_latin(c)})
+    foreign = list(dict.fromkeys(c for part in parts[::2] for c in part if c.isalpha() and not _is_latin(c)))
     if foreign:
         raise BreezeLabError(
             f"Waft cannot read {''.join(foreign[:12])!r} aloud: it knows English words and numbers. "
