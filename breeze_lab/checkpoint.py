@@ -89,14 +89,13 @@ def load(
     """
     wanted = _dtype(dtype)
     folder = default_folder() if source is None else hub.find_folder(source, offline=offline, progress=progress)
-    data = read_json(folder / "config.json")
-    config = parse_config(data, str(folder / "config.json"))
+    config = parse_config(read_json(folder / "config.json"), str(folder / "config.json"))
     tensors = _live(read_tensors(folder))
     lm = Breeze(config)
     if wanted is None:
-        _quantize_like(lm, tensors, config.quantization or data.get("quantization_config"), folder)
+        _quantize_like(lm, tensors, config.quantization, folder)
     else:
-        tensors = _dense(tensors, config.quantization or data.get("quantization_config"), wanted)
+        tensors = _dense(tensors, config.quantization, wanted)
     assign(lm, tensors, str(folder))
     lm.eval()
     tokenizer = _tokenizer(folder)

@@ -218,7 +218,8 @@ def parse_config(data: dict[str, Any], where: str = "config.json") -> BreezeConf
         )
     for key in ("text_encoder_config", "backbone_config", "depth_decoder_config"):
         _need(isinstance(data.get(key), dict), f"{where} lacks {key}. Take the file from the checkpoint again.")
-    top = strict(_Top, data, where, TOP_DECOYS)
+    quantization = data.get("quantization") or data.get("quantization_config")
+    top = strict(_Top, data | {"quantization": quantization}, where, TOP_DECOYS)
     codebooks = data.get("audio_num_codebooks") or data.get("num_codebooks", 16)
     vocab = data.get("audio_vocab_size") or data.get("vocab_size", 2051)
     _need(isinstance(codebooks, int) and isinstance(vocab, int), f"{where}: num_codebooks or vocab_size is no number.")

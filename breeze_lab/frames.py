@@ -78,7 +78,7 @@ def recompute(
     codes = [reads.item(first)]
     for _ in range(depth.num_codebooks - 1):
         logits = [next_logits(depth, mx.array([codes]), hidden) for hidden in branches]
-        codes.append(reads.item(draw(_guided(logits, cfg_scale))))
+        codes.append(reads.item(draw(guided(logits, cfg_scale))))
     return mx.array(codes)
 
 
@@ -91,7 +91,7 @@ def cached(
     for _ in range(depth.num_codebooks - 1):
         code = mx.array(codes[-1:])
         logits = [step_logits(depth, code, caches) for caches in walks]
-        codes.append(reads.item(draw(_guided(logits, cfg_scale))))
+        codes.append(reads.item(draw(guided(logits, cfg_scale))))
     return mx.array(codes)
 
 
@@ -106,7 +106,7 @@ def device(
     codes = [first]
     for _ in range(depth.num_codebooks - 1):
         logits = [step_logits(depth, codes[-1], caches) for caches in walks]
-        codes.append(draw(_guided(logits, cfg_scale)))
+        codes.append(draw(guided(logits, cfg_scale)))
         mx.async_eval(codes[-1])
     return mx.concatenate([code.astype(mx.int32) for code in codes])
 
@@ -119,7 +119,8 @@ def _start(depth: DepthDecoder, branches: Sequence[mx.array]) -> list[list[Frame
     return walks
 
 
-def _guided(logits: list[mx.array], cfg_scale: float) -> mx.array:
+def guided(logits: list[mx.array], cfg_scale: float) -> mx.array:
+    """float32 logits of one branch as they are, or of two mixed: the conditional one, then the unconditional one."""
     return guide(logits[0], logits[1] if len(logits) > 1 else None, cfg_scale)
 
 

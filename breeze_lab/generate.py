@@ -13,9 +13,9 @@ import mlx.core as mx
 import numpy as np
 
 from .errors import BreezeLabError
-from .frames import METHODS, HostReads
+from .frames import METHODS, HostReads, guided
 from .prompt import Prompt, PromptBuilder, check_request, split_text, spoken_length
-from .samplers import KeySequence, Sampling, draw, guide, penalize, reserved_mask
+from .samplers import KeySequence, Sampling, draw, penalize, reserved_mask
 from .voice import Voice
 
 if TYPE_CHECKING:
@@ -272,8 +272,7 @@ class FrameLoop:
     def _queue_frame(self, last: bool) -> tuple[mx.array, mx.array]:
         """Send off one frame: int32 [K + 1], its codes and whether a logit was NaN; and the keys after codebook 0."""
         lm, sampling = self.lm, self.sampling
-        heads = [lm.lm_head(hidden) for hidden in self.hidden]
-        logits = guide(heads[0], heads[1] if len(heads) > 1 else None, self.cfg_scale)
+        logits = guided([lm.lm_head(hidden) for hidden in self.hidden], self.cfg_scale)
         broken = mx.isnan(logits).any()
         first = draw(penalize(logits, self.seen, sampling.repetition_penalty) + self.first_mask, self.keys, sampling)
         keys_after_first = self.keys.state
