@@ -1,11 +1,12 @@
 """Find, check and read checkpoints.
 
-A checkpoint folder holds config.json, *.safetensors, tokenizer.json and audio_tokenizer/ (the codec). Layouts: dense
-(bfloat16, float16, float32) or with quantized layers, packed as MLX packs them: affine, mxfp8, mxfp4.
+A checkpoint folder holds config.json, *.safetensors, tokenizer.json and audio_tokenizer/ (the codec), and may hold
+generation_config.json (how codes are drawn). Layouts: dense (bfloat16, float16, float32) or with quantized layers,
+packed as MLX packs them: affine, mxfp8, mxfp4.
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from .codec import Codec, load_codec
 from .config import BreezeConfig, parse_config
 from .convert import convert
 from .errors import BreezeLabError
+from .generation_config import read_sampling
 from .model import Breeze
 from .paths import cache_folder, data_folder
 from .random_checkpoint import make_checkpoint
+from .samplers import Sampling
 from .weights import assign, read_json, read_tensors
 
 __all__ = ["SpeechModel", "convert", "load", "make_checkpoint"]
@@ -39,6 +42,7 @@ class SpeechModel:
 
     Attributes:
         dtype: of the language model's dense weights, its caches and hidden states.
+        sampling: what `generate` draws by where it is not told otherwise; the checkpoint's generation_config.json.
         trained: False for a random checkpoint, which sounds like noise.
     """
 
@@ -49,6 +53,7 @@ class SpeechModel:
     name: str
     folder: Path
     dtype: mx.Dtype
+    sampling: Sampling = field(default=Sampling(), kw_only=True)
 
     @property
     def sample_rate(self) -> int:
@@ -90,6 +95,7 @@ def load(
     wanted = _dtype(dtype)
     folder = default_folder() if source is None else hub.find_folder(source, offline=offline, progress=progress)
     config = parse_config(read_json(folder / "config.json"), str(folder / "config.json"))
+    sampling = read_sampling(folder)
     tensors = _live(read_tensors(folder))
     lm = Breeze(config)
     if wanted is None:
@@ -115,6 +121,7 @@ def load(
         name=folder.name if source is None or Path(source).is_dir() else str(source),
         folder=folder,
         dtype=lm.backbone_model.norm.weight.dtype,
+        sampling=sampling,
     )
 
 

@@ -6,7 +6,7 @@ Shapes: F frames, K codebooks, C backbone channels, V ids a codebook.
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import mlx.core as mx
@@ -89,10 +89,10 @@ def generate(
     instruct: str | None = None,
     cfg_scale: float = 1.0,
     seed: int | None = None,
-    temperature: float = 0.9,
-    top_k: int = 50,
-    top_p: float = 1.0,
-    repetition_penalty: float = 1.1,
+    temperature: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    repetition_penalty: float | None = None,
     max_frames: int = 750,
     method: str = "device",
     speaker: str = "S0",
@@ -107,7 +107,8 @@ def generate(
         instruct: how to say it, in plain words.
         cfg_scale: guidance towards the instruction; 1 is off, 2 to 4 is usual.
         seed: same seed, same speech; drawn and reported where None.
-        temperature, top_k, top_p, repetition_penalty: see `Sampling`.
+        temperature, top_k, top_p, repetition_penalty: see `Sampling`. None is the checkpoint's own value, in
+            `model.sampling`; a number overrides that one alone.
         max_frames: most frames of one piece of text (12.5 a second; 750 is 60 s). Long text is split at sentences.
         method: a rung of the ladder, see `breeze_lab.frames`.
         speaker: tag S0 to S9.
@@ -152,10 +153,10 @@ def stream_generate(
     instruct: str | None = None,
     cfg_scale: float = 1.0,
     seed: int | None = None,
-    temperature: float = 0.9,
-    top_k: int = 50,
-    top_p: float = 1.0,
-    repetition_penalty: float = 1.1,
+    temperature: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    repetition_penalty: float | None = None,
     max_frames: int = 750,
     method: str = "device",
     speaker: str = "S0",
@@ -169,7 +170,8 @@ def stream_generate(
     Input is checked when this is called, not when the first chunk is asked for.
     """
     check_request(text, instruct, cfg_scale, speaker)
-    sampling = Sampling(temperature, top_k, top_p, repetition_penalty)
+    given = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty}
+    sampling = replace(model.sampling, **{name: value for name, value in given.items() if value is not None})
     if method not in METHODS:
         raise BreezeLabError(f"Unknown method {method!r}. Choose one of {', '.join(METHODS)}.")
     for name, value in (("max_frames", max_frames), ("chunk_frames", chunk_frames)):

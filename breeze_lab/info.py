@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import mlx.core as mx
 
 from . import blas, voices
-from .checkpoint import default_folder
+from .errors import BreezeLabError
+from .generation_config import described, read_sampling
 from .measure import timing
 from .paths import cache_folder, data_folder, notebooks_folder
+from .samplers import Sampling
 
 PACKAGES = (
     "breeze-lab mlx mlx-cpu mlx-cuda-12 mlx-cuda-13 mlx-metal cmeel-openblas numpy soundfile soxr tokenizers tqdm "
@@ -56,6 +59,8 @@ def cures(found: dict[str, Any]) -> list[str]:
         out.append("No g++, so mx.compile runs uncompiled on the CPU: apt-get install g++ (or your system's).")
     if not found["checkpoint"]["trained"]:
         out.append("No trained checkpoint in data/waft: speech will be noise. Clone again, or pass --model.")
+    if found["checkpoint"]["fault"]:
+        out.append(found["checkpoint"]["fault"])
     if not found["voices"]:
         out.append("No voices in data/voices: clone one with breeze-lab clone --ref-audio CLIP --ref-text WORDS.")
     if found["notebooks"] is None:
@@ -67,7 +72,7 @@ def cures(found: dict[str, Any]) -> list[str]:
 
 def lines(found: dict[str, Any]) -> list[str]:
     """The same for people."""
-    machine, used = found["machine"], found["blas"]
+    machine, used, sampling = found["machine"], found["blas"], found["checkpoint"]["sampling"]
     speed = "" if used["gflops"] is None else f", {used['gflops']:g} GFLOP/s in float32 products"
     where = f" in {found['checkpoint']['folder']}" if found["checkpoint"]["folder"] else ""
     rows = [
@@ -77,6 +82,7 @@ def lines(found: dict[str, Any]) -> list[str]:
         ("compiler", found["compiler"] or "none"),
         ("versions", ", ".join(f"{name} {version}" for name, version in found["versions"].items())),
         ("checkpoint", f"{found['checkpoint']['kind']}{where}"),
+        ("sampling", "unreadable" if sampling is None else described(Sampling(**sampling))),
         ("voices", ", ".join(found["voices"]) or "none"),
         ("notebooks", found["notebooks"] or "none"),
     ]
@@ -90,13 +96,18 @@ def _library() -> str:
 
 
 def _checkpoint() -> dict[str, Any]:
-    """The default checkpoint, without making one."""
+    """The default checkpoint, without making one. sampling is None, with the fault, where its file is broken."""
     waft, made = data_folder() / "waft", cache_folder() / "random-small"
-    if (waft / "config.json").is_file():
-        return {"kind": "Waft", "folder": _short(default_folder()), "trained": True}
-    if (made / "config.json").is_file():
-        return {"kind": "random, untrained", "folder": _short(made), "trained": False}
-    return {"kind": "none yet; a random one is made when first asked for", "folder": None, "trained": False}
+    found: dict[str, Any] = {"kind": "none yet; a random one is made when first asked for", "folder": None}
+    found |= {"trained": False, "sampling": asdict(Sampling()), "fault": None}
+    for folder, kind, trained in ((waft, "Waft", True), (made, "random, untrained", False)):
+        if (folder / "config.json").is_file():
+            found |= {"kind": kind, "folder": _short(folder), "trained": trained}
+            try:
+                return found | {"sampling": asdict(read_sampling(folder))}
+            except BreezeLabError as error:
+                return found | {"sampling": None, "fault": str(error)}
+    return found
 
 
 def _short(path: Path | None) -> str | None:

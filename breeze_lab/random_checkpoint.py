@@ -17,7 +17,9 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from .codec import make_random_codec
 from .config import parse_config
 from .errors import BreezeLabError
+from .generation_config import write_sampling
 from .model import Breeze
+from .samplers import Sampling
 from .weights import write_tensors
 
 BYTES_AND_MARKS, GEMMA = 256 + 3, 262144  # sizes of the vocabulary below the special tokens
@@ -80,6 +82,7 @@ def make_checkpoint(folder: str | Path, shape: str = "tiny", seed: int = 0) -> P
     names = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>"}
     (folder / "tokenizer_config.json").write_text(json.dumps(names, indent=2) + "\n")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}, indent=1) + "\n")
+    write_sampling(folder, Sampling())
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     return folder
 

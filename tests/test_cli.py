@@ -322,8 +322,31 @@ def test_defaults_are_those_of_generate():
     args = vars(build_parser().parse_args(["say", "x"]))
     shared = "voice instruct cfg_scale seed temperature top_k top_p repetition_penalty method speaker".split()
     assert {name: args[name] for name in shared} == {name: want[name].default for name in shared}
+    own = "temperature top_k top_p repetition_penalty".split()  # the checkpoint's, where they are not given
+    assert [args[name] for name in own] == [None] * 4
     assert round(args["max_seconds"] * 12.5) == want["max_frames"].default
     assert set(want) - set(shared) == {"model", "text", "max_frames", "cancel", "progress"}  # each has its own test
+
+
+def test_sampling_is_the_checkpoints_own_unless_given(here: Path, tiny_folder: Path):
+    folder = shutil.copytree(tiny_folder, here / "greedy")
+    (folder / "generation_config.json").write_text('{"temperature": 0, "repetition_penalty": 1e6, "max_new_tokens": 9}')
+    words = ["say", "Hello there.", "--seed", "3", "--max-seconds", "0.96"]
+    greedy, usual = ["--model", "greedy"], ["--model", str(tiny_folder)]
+    penalty = ["--repetition-penalty", "1e6"]
+    for name, more in {
+        "own": greedy,
+        "cold": [*usual, *penalty, "--temperature", "0"],
+        "narrow": [*usual, *penalty, "--top-k", "1"],
+        "sure": [*usual, *penalty, "--top-p", "1e-9"],
+        "given": [*greedy, "--temperature", "0.9"],
+        "warm": [*usual, *penalty],
+        "repeating": [*usual, "--temperature", "0"],
+    }.items():
+        assert main([*words, *more, "--out", f"{name}.wav"]) == 0
+    sound = {path.stem: path.read_bytes() for path in here.glob("*.wav")}
+    assert sound["own"] == sound["cold"] == sound["narrow"] == sound["sure"]
+    assert sound["given"] == sound["warm"] and len({sound[name] for name in ("own", "warm", "repeating")}) == 3
 
 
 def test_convert_and_make_checkpoint(here: Path, tiny_folder: Path, capfd: pytest.CaptureFixture):
@@ -360,17 +383,35 @@ def test_info_tells_and_cures(capfd: pytest.CaptureFixture, monkeypatch: pytest.
     told = json.loads(capfd.readouterr().out)
     assert told["versions"]["mlx"] and told["blas"]["gflops"] > 0 and told["machine"]["backend"] in "cpu metal cuda"
     assert main(["info"]) == 0
-    assert "backend" in capfd.readouterr().out
+    out = capfd.readouterr().out
     from breeze_lab import info
+    from breeze_lab.generation_config import described
+    from breeze_lab.samplers import Sampling
+
+    assert "backend" in out and f"sampling   {described(Sampling(**told['checkpoint']['sampling']))}\n" in out
 
     worst = told | {"compiler": None, "voices": [], "notebooks": None, "lab_installed": False}
     worst |= {
         "machine": told["machine"] | {"backend": "cpu"},
-        "checkpoint": {"trained": False, "kind": "", "folder": None},
+        "checkpoint": {"trained": False, "kind": "", "folder": None, "fault": "Mend x."},
     }
     cures = " ".join(info.cures(worst))
-    for cure in ("apt-get install g++", "--model", "clone", ".[lab]"):
+    for cure in ("apt-get install g++", "--model", "clone", ".[lab]", "Mend x."):
         assert cure in cures
+
+
+def test_info_shows_a_checkpoint_whose_sampling_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+):
+    from breeze_lab import info
+
+    (tmp_path / "waft").mkdir()
+    (tmp_path / "waft" / "config.json").write_text("{}")
+    (tmp_path / "waft" / "generation_config.json").write_text('{"top_p": 7}')
+    monkeypatch.setattr(info, "data_folder", lambda: tmp_path)
+    assert main(["info"]) == 0
+    out = capfd.readouterr().out
+    assert "sampling   unreadable" in out and "top_p 7 is not above 0" in out.split("cure", 1)[1]
 
 
 def test_lab_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture):

@@ -57,10 +57,12 @@ def add_generation(parser: argparse.ArgumentParser) -> None:
     option("--instruct", default=DEFAULTS["instruct"], help="how to say it, in plain words")
     option("--cfg-scale", type=float, default=DEFAULTS["cfg_scale"], help="guidance towards --instruct; 1 is off")
     option("--seed", type=int, default=DEFAULTS["seed"], help="same seed, same speech; without it one is drawn")
-    option("--temperature", type=float, default=DEFAULTS["temperature"], help="0 always takes the likeliest code")
-    option("--top-k", type=int, default=DEFAULTS["top_k"], help="draw from the K likeliest codes; 0 is off")
-    option("--top-p", type=float, default=DEFAULTS["top_p"], help="draw from the likeliest codes of this share")
-    option("--repetition-penalty", type=float, default=DEFAULTS["repetition_penalty"], help="1 is off")
+    own = "(default: the checkpoint's own, see breeze-lab info)"
+    option("--temperature", type=float, default=DEFAULTS["temperature"], help=f"0: always the likeliest code {own}")
+    option("--top-k", type=int, default=DEFAULTS["top_k"], help=f"draw from the K likeliest codes; 0 is off {own}")
+    option("--top-p", type=float, default=DEFAULTS["top_p"], help=f"draw from the likeliest codes of this share {own}")
+    penalty = f"for codes that were taken before; 1 is off {own}"
+    option("--repetition-penalty", type=float, default=DEFAULTS["repetition_penalty"], help=penalty)
     option("--speaker", default=DEFAULTS["speaker"], help="speaker tag, S0 to S9")
     option("--method", choices=list(METHODS), default=DEFAULTS["method"], help="rung of the ladder; same codes")
 

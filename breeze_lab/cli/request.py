@@ -12,7 +12,8 @@ from .parser import DEFAULTS
 
 FRAME_SECONDS = 0.08
 MAX_SECONDS = 3600.0
-OPTIONS = "instruct cfg_scale seed temperature top_k top_p repetition_penalty speaker method".split()
+SAMPLING = "temperature top_k top_p repetition_penalty".split()
+OPTIONS = ["instruct", "cfg_scale", "seed", *SAMPLING, "speaker", "method"]
 
 
 def read_text(given: str) -> str:
@@ -26,7 +27,8 @@ def read_text(given: str) -> str:
 def options(args: argparse.Namespace, text: str) -> dict[str, Any]:
     """Keyword arguments of `stream_generate`, all of them checked."""
     check_request(text, args.instruct, args.cfg_scale, args.speaker)
-    Sampling(args.temperature, args.top_k, args.top_p, args.repetition_penalty)
+    given = {name: getattr(args, name) for name in SAMPLING}
+    Sampling(**{name: value for name, value in given.items() if value is not None})
     if args.seed is not None and not 0 <= args.seed < 2**64:
         raise BreezeLabError(f"--seed {args.seed} is not a whole number from 0 to 2**64 - 1.")
     return {name: getattr(args, name) for name in OPTIONS} | {"max_frames": frames(args.max_seconds)}

@@ -11,6 +11,7 @@ pytest.importorskip("mlx_audio")
 from mlx_audio.tts.utils import load_model
 
 TEXT = "[S0]The salt breeze came across from the sea, and nobody said a word."
+SAMPLING = dict(temperature=0.9, top_k=50, top_p=1.0, repetition_penalty=1.0)  # said to both, whatever their defaults
 LAYOUTS = ("dense", "int8-depth", "mxfp8", "mxfp4")
 
 
@@ -75,7 +76,7 @@ def their_codes(model, text, seed, **options) -> np.ndarray:
     seen = []
     decode, model._decode_codes = model._decode_codes, lambda codes: seen.append(codes) or mx.zeros((1,))
     try:
-        list(model.generate(text, seed=seed, max_tokens=12, repetition_penalty=1.0, **options))
+        list(model.generate(text, seed=seed, max_tokens=12, **SAMPLING, **options))
     finally:
         model._decode_codes = decode
     return np.array(seen[0][0])
@@ -92,8 +93,7 @@ def test_codes_are_identical(pair, clip, mode, seed):
         voice = bl.Voice.from_audio(ours, clip, "Some ten letters", sample_rate=24000)
         reference = {"ref_audio": mx.array(clip), "ref_text": "Some ten letters"}
     want = their_codes(theirs, text, seed, instruct=instruct, cfg_scale=scale, **reference)
-    result = bl.generate(
-        ours, text, voice=voice, instruct=instruct, cfg_scale=scale, seed=seed, repetition_penalty=1.0, max_frames=12
-    )
+    options = dict(instruct=instruct, cfg_scale=scale, seed=seed, max_frames=12)
+    result = bl.generate(ours, text, voice=voice, **options, **SAMPLING)
     np.testing.assert_array_equal(result.codes, want)
     assert len(want) > 1
