@@ -54,7 +54,7 @@ def to_mono_float(samples: Any, name: str = "the audio") -> np.ndarray:
         raise BreezeLabError(f"{name} has NaN or infinite samples. Export it again as 16-bit WAV.")
     peak = float(np.abs(x).max())
     if peak < SILENCE_PEAK:
-        raise BreezeLabError(f"{name} is silent (peak {peak:.1e}). Check the microphone or choose another clip.")
+        raise BreezeLabError(f"{name} is silent. Check the microphone or choose another clip.")
     if peak > 16.0:
         raise BreezeLabError(f"{name} peaks at {peak:.0f}; floats lie in [-1, 1]. Divide 16-bit values by 32768.")
     if peak > 1.0:
