@@ -1,6 +1,5 @@
 """The controller of the cloning widget, with an engine that hums."""
 
-import json
 import subprocess
 import sys
 import threading
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 import widgets_fakes
-from widgets_fakes import FRAME, RATE, FakeEngine
+from widgets_fakes import FRAME, RATE, WORDS, FakeEngine, tone
 
 from breeze_lab.errors import BreezeLabError
 from breeze_lab.widgets.events import State
@@ -18,10 +17,7 @@ from breeze_lab.widgets.growing import hold_seconds
 from breeze_lab.widgets.session import CloneSession
 from breeze_lab.widgets.takes import Request
 
-WORDS = "The salt breeze came across from the sea, and the gulls called."
-
-
-no_swallowed_errors = widgets_fakes.no_swallowed_errors
+no_swallowed_errors, ready = widgets_fakes.no_swallowed_errors, widgets_fakes.ready
 
 
 @pytest.fixture
@@ -41,11 +37,6 @@ def make(tmp_path):
                 session.engine.gate.release()
         session.close()
         assert session.engine.closed
-
-
-def tone(seconds=5.0, pitch=150.0, rate=RATE):
-    t = np.arange(round(seconds * rate)) / rate
-    return (0.3 * np.sin(2 * np.pi * pitch * t)).astype(np.float32)
 
 
 def with_clip(session, seconds=5.0):
@@ -121,7 +112,7 @@ def test_takes_have_their_own_seeds_and_numbers(make):
     assert [take.number for take in session.takes] == [3, 2, 1]
     assert not np.array_equal(made[0].samples, made[1].samples)
     assert "3 takes are made" in session.status.text
-    session.forget_take(2)
+    session.forget([2])
     assert [take.number for take in session.takes] == [3, 1]
     with pytest.raises(BreezeLabError, match="no longer"):
         session.take(2)
@@ -255,13 +246,9 @@ def test_names_that_are_no_file_names_are_refused(make, name):
     assert session.status.kind == "error" and not session.engine.calls
 
 
-def test_ready_made_voices_bring_their_words_and_need_no_consent(make, tmp_path):
-    folder = tmp_path / "ready"
-    folder.mkdir()
-    soundfile.write(folder / "anna.wav", tone(), RATE)
-    (folder / "anna.json").write_text(json.dumps({"transcript": WORDS, "licence": "CC0"}))
+def test_ready_made_voices_bring_their_words_and_need_no_consent(make, ready):
     session = make()
-    assert list(session.ready()) == ["anna"]
+    assert list(session.ready()) == ["anna", "bert"]
     assert session.use_ready("anna") and session.transcript == WORDS
     assert session.run(Request("Hello."))[0].voice == "anna"
     assert not session.use_ready("berta") and "no ready-made voice" in session.status.text

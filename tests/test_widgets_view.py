@@ -1,14 +1,11 @@
 """The page binds the session: what is typed arrives, what happens is shown. No browser here (tests/browser)."""
 
-import io
-import json
 import time
 
 import numpy as np
 import pytest
-import soundfile
 import widgets_fakes
-from widgets_fakes import RATE, FakeEngine
+from widgets_fakes import WORDS, press, tone, upload, wav
 
 pytest.importorskip("ipywidgets")
 pytest.importorskip("anywidget")
@@ -16,45 +13,8 @@ pytest.importorskip("anywidget")
 from breeze_lab.widgets.events import State
 from breeze_lab.widgets.mic import Mic
 from breeze_lab.widgets.presets import PRESETS, model_notice
-from breeze_lab.widgets.session import CloneSession
-from breeze_lab.widgets.view import Studio
 
-WORDS = "The salt breeze came across from the sea, and the gulls called."
-
-
-no_swallowed_errors = widgets_fakes.no_swallowed_errors
-
-
-@pytest.fixture
-def studio(tmp_path):
-    ready = tmp_path / "ready"
-    ready.mkdir()
-    soundfile.write(ready / "anna.wav", tone(), RATE)
-    (ready / "anna.json").write_text(json.dumps({"transcript": WORDS, "licence": "CC0"}))
-    made = Studio(CloneSession(FakeEngine(), shelf=tmp_path / "shelf", voices=ready))
-    yield made
-    made.session.close()
-
-
-def tone(seconds=5.0):
-    return (0.3 * np.sin(2 * np.pi * 150 * np.arange(round(seconds * RATE)) / RATE)).astype(np.float32)
-
-
-def upload(studio, content, name="clip.wav"):
-    """As the page does it."""
-    file = {"name": name, "type": "audio/wav", "size": len(content), "content": memoryview(content), "last_modified": 0}
-    studio.voice.upload.set_state({"value": [file]})
-
-
-def wav(samples):
-    buffer = io.BytesIO()
-    soundfile.write(buffer, samples, RATE, format="WAV")
-    return buffer.getvalue()
-
-
-def press(studio):
-    studio.make.click()
-    studio.session.wait(10)
+no_swallowed_errors, studio, ready = widgets_fakes.no_swallowed_errors, widgets_fakes.studio, widgets_fakes.ready
 
 
 def test_an_upload_with_words_and_consent_makes_a_take(studio):
@@ -117,7 +77,7 @@ def test_saving_and_using_a_voice_shows_it_in_the_list(studio):
     assert ("Mine", "Mine") in studio.voice.saved.options
     studio.voice.saved.value = "Mine"
     assert studio.session.saved == "Mine" and studio.voice.saved.value == "Mine"
-    assert studio.voice.ready.value == "" and not studio.voice.wave.trimmable
+    assert studio.voice.source.value == "saved" and not studio.voice.wave.trimmable
     studio.voice.new_name.value = "Yours"
     studio.voice.rename.click()
     assert studio.voice.saved.value == "Yours"
@@ -135,7 +95,7 @@ def test_presets_seed_and_request(studio):
     assert asked.seed == text.request().seed == 7  # kept
     text.lock.value = False
     seeds = {text.request().seed for _ in range(5)}
-    assert len(seeds) > 1 and text.seed.value in seeds
+    assert len(seeds) > 1 and int(text.seed.value) in seeds
     for preset in PRESETS.values():  # every preset is a request that works
         text.preset.value = next(name for name, p in PRESETS.items() if p is preset)
         text.request().check()
@@ -151,7 +111,7 @@ def test_messages_of_the_take_cards(studio):
     assert (number, why) == (1, "save") and file.endswith(".wav") and content[:4] == b"RIFF"
     assert "downloads" in studio.board.text
     message({"type": "seed", "number": 1}, [])
-    assert studio.text.seed.value == studio.session.takes[0].seed and studio.text.lock.value
+    assert studio.text.seed.number() == studio.session.takes[0].seed and studio.text.lock.value
     message({"type": "drop", "number": 1}, [])
     assert studio.takes.items == []
     message({"type": "wav", "number": 1, "why": "play"}, [])
@@ -194,10 +154,12 @@ def test_another_model_is_loaded_when_it_was_chosen(studio, tmp_path):
 def test_notices_tell_memory_and_license_before_loading(tmp_path):
     assert "research license" in model_notice("mlx-community/Breeze-TTS-2-mlx-8bit")[1]
     assert "3.9 GB" in model_notice("mlx-community/Breeze-TTS-2-mlx-8bit")[0]
+    assert "no model in" in model_notice(str(tmp_path))[0]
+    (tmp_path / "config.json").write_text("{}")
     assert "no license file" in model_notice(str(tmp_path))[1]
     (tmp_path / "LICENSE").write_text("x")
     assert "LICENSE" in model_notice(str(tmp_path))[1]
-    assert "no folder" in model_notice("./nowhere")[0]
+    assert "no model in" in model_notice("./nowhere")[0]
     assert "Waft" in model_notice("")[1]
 
 

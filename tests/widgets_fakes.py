@@ -1,5 +1,7 @@
 """A speech engine for tests of the widget: it hums, slowly on demand, and remembers what it was asked."""
 
+import io
+import json
 import logging
 import threading
 from dataclasses import dataclass, field
@@ -8,10 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 
 from breeze_lab.widgets.engine import ModelNote
+from breeze_lab.widgets.session import CloneSession
 
 RATE, FRAME = 24_000, 1920
+WORDS = "The salt breeze came across from the sea, and the gulls called."
 
 
 @pytest.fixture(autouse=True)
@@ -95,3 +100,51 @@ class FakeEngine:
 
     def count(self, kind: str) -> int:
         return sum(call[0] == kind for call in self.calls)
+
+
+def tone(seconds=5.0, pitch=150.0, rate=RATE):
+    return (0.3 * np.sin(2 * np.pi * pitch * np.arange(round(seconds * rate)) / rate)).astype(np.float32)
+
+
+def wav(samples):
+    buffer = io.BytesIO()
+    soundfile.write(buffer, samples, RATE, format="WAV")
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def ready(tmp_path):
+    """A folder of ready-made voices: anna and bert."""
+    folder = tmp_path / "ready"
+    folder.mkdir()
+    for name in ("anna", "bert"):
+        soundfile.write(folder / f"{name}.wav", tone(), RATE)
+        (folder / f"{name}.json").write_text(json.dumps({"transcript": WORDS, "licence": "CC0"}))
+    return folder
+
+
+def page(folder, engine=None):
+    """A page of its own on saved and ready-made voices in `folder`; close its session."""
+    from breeze_lab.widgets.view import Studio
+
+    return Studio(CloneSession(engine or FakeEngine(), shelf=folder / "shelf", voices=folder / "ready"))
+
+
+@pytest.fixture
+def studio(tmp_path, ready):
+    """A page where the model is to make a voice up."""
+    made = page(tmp_path)
+    made.voice.source.value = "none"
+    yield made
+    made.session.close()
+
+
+def upload(studio, content, name="clip.wav"):
+    """As the page does it."""
+    file = {"name": name, "type": "audio/wav", "size": len(content), "content": memoryview(content), "last_modified": 0}
+    studio.voice.upload.set_state({"value": [file]})
+
+
+def press(studio):
+    studio.make.click()
+    studio.session.wait(10)

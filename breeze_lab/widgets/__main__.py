@@ -9,7 +9,7 @@ from pathlib import Path
 from ..process import become
 
 APP = Path(__file__).with_name("app.ipynb")
-IDLE_S = 600  # a page that was left gives its kernel, and the model's memory, back after this
+IDLE_S = 120  # a page that was left stops its job, and after this gives its kernel and the model's memory back
 
 
 def command(port: int, browser: bool) -> list[str]:
@@ -22,7 +22,7 @@ def command(port: int, browser: bool) -> list[str]:
         f"--port={port}",
         f"--MappingKernelManager.cull_idle_timeout={IDLE_S}",
     ]
-    line += ["--MappingKernelManager.cull_interval=60"]
+    line += ["--MappingKernelManager.cull_interval=30"]
     return line if browser else [*line, "--no-browser"]
 
 

@@ -1,5 +1,40 @@
 // The one status line, with progress and a folded traceback.
-// Traits in: kind, text, detail, state, ended (jobs so far), part (0..1, -1 is unknown), figures.
+// Traits in: kind, text, detail, state, ended (jobs so far), part (0..1, -1 is unknown), figures, unsaved.
+// Message out, while a job runs: {type: "page", page, seconds} says how long this page may be silent from now on.
+
+const EVERY = 20; // s between two words; browsers let a page in the background speak once a minute
+const SILENT = 150; // s
+const AWAY = 30; // s to be there again after a reload, where the kernel stays
+const FROZEN = 86400; // s, of a page that the browser puts to sleep
+
+const busy = (model) => ["loading", "working"].includes(model.get("state"));
+
+function initialize({ model }) {
+  const page = Math.random().toString(36).slice(2);
+  const alone = Boolean(document.body.dataset.voila); // such a page has a kernel to itself, which goes with it
+  let timer;
+  const tell = (seconds) => busy(model) && model.send({ type: "page", page, seconds });
+  const watch = () => {
+    clearInterval(timer);
+    tell(SILENT);
+    timer = busy(model) ? setInterval(tell, 1000 * EVERY, SILENT) : undefined;
+  };
+  const ask = (event) => alone && (busy(model) || model.get("unsaved")) && event.preventDefault();
+  const leave = () => tell(alone ? 0 : AWAY);
+  const freeze = () => tell(FROZEN);
+  model.on("change:state", watch);
+  window.addEventListener("beforeunload", ask);
+  window.addEventListener("pagehide", leave, true);
+  document.addEventListener("freeze", freeze);
+  watch();
+  return () => {
+    clearInterval(timer);
+    model.off("change:state", watch);
+    window.removeEventListener("beforeunload", ask);
+    window.removeEventListener("pagehide", leave, true);
+    document.removeEventListener("freeze", freeze);
+  };
+}
 
 function render({ model, el }) {
   el.classList.add("bl-board");
@@ -23,8 +58,7 @@ function render({ model, el }) {
     pre.textContent = model.get("detail");
     if (!model.get("detail")) details.open = false;
     const part = model.get("part");
-    const working = ["loading", "working"].includes(model.get("state"));
-    bar.hidden = part < 0 && !working;
+    bar.hidden = part < 0 && !busy(model);
     if (part < 0) progress.removeAttribute("value");
     else progress.value = part;
     figures.textContent = model.get("figures");
@@ -35,4 +69,4 @@ function render({ model, el }) {
   return () => { for (const name of names) model.off(`change:${name}`, draw); };
 }
 
-export default { render };
+export default { initialize, render };

@@ -23,8 +23,13 @@ SUFFIXES = (".wav", ".flac", ".ogg", ".mp3")
 USUAL_PACE = 12.0  # spoken letters a second
 
 
+def short(name: str, most: int = 48) -> str:
+    """A file's name for a sentence: a long one without its middle."""
+    return name if len(name) <= most else f"{name[: most - 20]}…{name[-19:]}"
+
+
 def convert_hint(name: str) -> str:
-    return f"Convert it first, for example: ffmpeg -i {name} clip.wav"
+    return f"Convert it first, for example: ffmpeg -i '{name}' clip.wav"
 
 
 @dataclass(frozen=True)
@@ -52,17 +57,22 @@ class Clip:
         return self.samples[round(self.start * RATE) : round(self.end * RATE)]
 
     @property
+    def place(self) -> str:
+        """Where it was chosen: "ready", "upload", "microphone" or "saved"."""
+        return "upload" if self.source == "path" else self.source
+
+    @property
     def needs_consent(self) -> bool:
         return self.source in ("upload", "path", "microphone")
 
 
 def make_clip(samples, rate: int, name: str, source: str, transcript: str = "", license: str = "") -> Clip:
     """Mono, 24 kHz, checked. `samples` may be int16 or stereo; NaN, silence and emptiness are refused."""
-    mono = audio.to_mono_float(samples)
+    mono = audio.to_mono_float(samples, name)
     if len(mono) > LONGEST * rate:
         raise BreezeLabError(
             f"{name} is {len(mono) / rate:.0f} s long; the most that can be shown is {LONGEST:.0f} s. "
-            f"Cut it first, for example: ffmpeg -ss 0 -t 15 -i {name} clip.wav"
+            f"Cut it first, for example: ffmpeg -ss 0 -t 15 -i '{name}' clip.wav"
         )
     if len(mono) < 0.08 * rate:
         raise BreezeLabError(f"{name} holds {1000 * len(mono) / rate:.0f} ms of sound. Give 5 to 15 s of one speaker.")
@@ -75,10 +85,15 @@ def make_clip(samples, rate: int, name: str, source: str, transcript: str = "", 
 def clip_from_file(
     path: str | Path, source: str = "path", name: str = "", transcript: str = "", license: str = ""
 ) -> Clip:
-    path = Path(path).expanduser()
-    if not path.is_file():
-        raise BreezeLabError(f"There is no file {path}. Check the path; it is looked up where the kernel runs.")
-    name = name or path.name
+    name = name or short(Path(path).name)
+    try:
+        path = Path(path).expanduser()
+        there = path.is_file()
+    except (OSError, RuntimeError) as error:  # no right to look, a name that is too long, no such user
+        raise BreezeLabError(f"{short(str(path), 100)} cannot be looked up. Check the path.") from error
+    if not there:
+        told = short(str(path), 100)
+        raise BreezeLabError(f"There is no file {told}. Check the path; it is looked up where the kernel runs.")
     if path.suffix.lower() not in SUFFIXES:
         raise BreezeLabError(f"{name}: only WAV, FLAC, OGG and MP3 can be read. {convert_hint(name)}")
     samples, rate = audio.read(path)
@@ -87,6 +102,7 @@ def clip_from_file(
 
 def clip_from_bytes(content: bytes, name: str) -> Clip:
     """An uploaded file. libsndfile reads a file, so the bytes go through a temporary one."""
+    name = short(Path(name).name)
     if not content:
         raise BreezeLabError(f"{name} arrived empty. Choose it again, or put its path into the path box.")
     if len(content) > UPLOAD_LIMIT:
@@ -97,7 +113,7 @@ def clip_from_bytes(content: bytes, name: str) -> Clip:
     if Path(name).suffix.lower() not in SUFFIXES:
         raise BreezeLabError(f"{name}: only WAV, FLAC, OGG and MP3 can be read. {convert_hint(name)}")
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / (Path(name).name[-100:])
+        path = Path(folder) / name
         path.write_bytes(content)
         return clip_from_file(path, "upload", name)
 

@@ -1,5 +1,6 @@
 """What the session needs from a speech model, and the real one. Every call is made on one and the same thread."""
 
+import sys
 import warnings
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -89,9 +90,13 @@ class BreezeEngine:
     def stream(self, request: Request, voice: Any | None, seed: int, cancel: Any) -> Generator[Any, None, None]:
         from ..generate import stream_generate
 
-        options: dict[str, Any] = {}
-        if self.chunk_frames is not None:
-            options["chunk_frames"] = self.chunk_frames
+        options = {
+            "chunk_frames": self.chunk_frames,
+            "temperature": request.temperature,
+            "top_k": request.top_k,
+            "top_p": request.top_p,
+            "repetition_penalty": request.repetition_penalty,
+        }
         yield from stream_generate(
             self.model,
             request.text.strip(),
@@ -99,13 +104,9 @@ class BreezeEngine:
             instruct=request.instruct.strip() or None,
             cfg_scale=request.cfg_scale,
             seed=seed,
-            temperature=request.temperature,
-            top_k=request.top_k,
-            top_p=request.top_p,
-            repetition_penalty=request.repetition_penalty,
             max_frames=request.max_frames,
             cancel=cancel,
-            **options,
+            **{name: value for name, value in options.items() if value is not None},
         )
 
     @contextmanager
@@ -126,10 +127,10 @@ class BreezeEngine:
         return Voice.load(path)
 
     def close(self) -> None:
-        if self.model is not None:
+        self.model = None
+        if "mlx.core" in sys.modules:  # a load that failed has used it as well
             import mlx.core as mx
 
-            self.model = None
             mx.clear_streams()
 
 

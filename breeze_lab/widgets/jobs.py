@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import BreezeLabError
 from .events import Listeners, State, Status
+from .pages import Pages
 from .worker import Worker
 
 BUSY = (State.LOADING, State.WORKING)
@@ -26,6 +27,7 @@ class Jobs(Listeners):
         self.state = State.IDLE
         self.status = Status("info", "Choose a voice, type a text, then press “Make speech”.")
         self.notes: list[str] = []  # warnings to be added to the status line of the job
+        self.pages = Pages()
         self.stop_latency_s: float | None = None
         self._cancel = threading.Event()
         self._stopped_at = 0.0
@@ -51,13 +53,15 @@ class Jobs(Listeners):
         self.state = state
         self.emit("state", state)
 
-    def report(self, error: BaseException) -> None:
-        """Put an error into the status line: ours in its own words, any other with its type and a traceback."""
+    def report(self, error: BaseException, name: str = "") -> None:
+        """Put an error into the status line: ours in its own words, any other with its type and a traceback.
+
+        A line that begins with `name`, a file's, begins as the file does.
+        """
         plain = isinstance(error, BreezeLabError) and error.__cause__ is None and not self.busy
         detail = "" if plain else "".join(traceback.format_exception(error))
         if isinstance(error, BreezeLabError):
-            text = str(error)
-            self.say("error", text[:1].upper() + text[1:], detail)
+            self.say("error", sentence(str(error), name), detail)
         elif isinstance(error, MemoryError):
             self.say("error", "The memory does not suffice. Choose a smaller model, or close other notebooks.", detail)
         else:
@@ -66,20 +70,22 @@ class Jobs(Listeners):
                 "error", f"{told}. This is a fault of the program: try again; else report the details below.", detail
             )
 
-    def guard(self, action: Callable[..., Any], *args: Any) -> bool:
+    def guard(self, action: Callable[..., Any], *args: Any, name: str = "") -> bool:
         """Run a short action; True when it went well, else the status line says why not."""
         try:
             action(*args)
         except Exception as error:
-            self.report(error)
+            self.report(error, name)
             return False
         return True
 
-    def stop(self) -> None:
+    def stop(self, why: str = "") -> None:
         """Ask the job to end. The frame loop looks once a frame; what was made is kept."""
         with self._lock:
             if not self.busy or self._cancel.is_set():
                 return
+            if why:
+                self.notes.append(why)
             self._stopped_at = time.perf_counter()
             self._cancel.set()
         self.say("info", "Stopping after this frame…" if self.state is State.WORKING else "Stopping after loading…")
@@ -99,6 +105,12 @@ class Jobs(Listeners):
         if self.busy:
             raise BreezeLabError(f"The device is at work, so it is no time to {what}. Press “Stop”, or wait.")
 
+    def refuse(self, error: Exception) -> None:
+        """Say why no job begins. The state no longer is that of the job before; one at work is left alone."""
+        self.report(error)
+        if not self.busy:
+            self._enter(State.IDLE)
+
     def _begin(self, prepare: Callable[[], None], work: Callable[[], str], state: State = State.WORKING) -> bool:
         """Check, then hand `work` to the worker; it returns the status line of success. False when refused."""
         with self._lock:
@@ -106,11 +118,12 @@ class Jobs(Listeners):
                 self._not_while_busy("start another job")
                 prepare()
             except Exception as error:
-                self.report(error)
+                self.refuse(error)
                 return False
             self._cancel.clear()
             self._error, self.stop_latency_s = None, None
             self.notes.clear()
+            self.pages.begin()
             self._enter(state)
             self.say("info", "Loading the model…" if state is State.LOADING else "Working…")
             self._job = self._worker.submit(lambda: self._run(work))
@@ -135,6 +148,11 @@ class Jobs(Listeners):
     def _end(self, state: State, kind: str, text: str) -> None:
         if self._cancel.is_set():
             self.stop_latency_s = time.perf_counter() - self._stopped_at
-        notes = [n[:1].upper() + n[1:] for n in dict.fromkeys(self.notes)]
+        notes = map(sentence, dict.fromkeys(self.notes))
         self.say(kind, " ".join([text, *notes]))
         self._enter(state)
+
+
+def sentence(text: str, name: str = "") -> str:
+    """With a capital, unless it begins with `name`."""
+    return text if name and text.startswith(name) else text[:1].upper() + text[1:]

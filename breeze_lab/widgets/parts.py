@@ -4,8 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import anywidget
+import ipywidgets as w
 import numpy as np
 import traitlets as t
+
+from ..errors import BreezeLabError
 
 _HERE = Path(__file__).parent
 
@@ -24,7 +27,7 @@ class Part(anywidget.AnyWidget):
 
 
 class Prose(Part):
-    """A labelled text box; `chips` insert themselves at the cursor."""
+    """A labelled text box; `chips` insert themselves at the cursor. `rows` 0 is a box for a number."""
 
     _esm = _HERE / "prose.js"
     label = t.Unicode().tag(sync=True)
@@ -36,6 +39,59 @@ class Prose(Part):
     note = t.Unicode().tag(sync=True)
     kind = t.Unicode("info").tag(sync=True)
     disabled = t.Bool(False).tag(sync=True)
+
+
+class Number(Prose):
+    """A box for a number from `least` to `most`, whole where `step` is 1. It never takes another than is typed."""
+
+    least = t.Float().tag(sync=True)
+    most = t.Float().tag(sync=True)
+    step = t.Float(1.0).tag(sync=True)
+
+    def __init__(
+        self,
+        name: str,
+        value: Any,
+        least: float,
+        most: float,
+        step: float = 1.0,
+        grow: str = "1 1 90px",
+        after: str = "",
+    ):
+        """`value` "" leaves the number to the model; `after` follows the range in the label."""
+        self.name, self._may_be_empty = name, value == ""
+        super().__init__(
+            label=f"{name}, {least:.10g} to {most:.10g}{after}",
+            value=str(value),
+            placeholder="model's own" if self._may_be_empty else "",
+            rows=0,
+            least=least,
+            most=most,
+            step=step,
+            layout=w.Layout(width="auto", flex=grow),
+        )
+        self.observe(self._look, "value")
+
+    def fault(self) -> str:
+        """What is wrong with what is typed, and the cure, or ""."""
+        try:
+            number = float(self.value or ("nan" if not self._may_be_empty else self.least))
+        except ValueError:
+            number = float("nan")
+        if self.least <= number <= self.most and (self.step != 1 or number.is_integer()):
+            return ""
+        kind = "a whole number" if self.step == 1 else "a number"
+        return f"{self.name}: choose {kind} from {self.least:.10g} to {self.most:.10g}."
+
+    def number(self) -> Any:
+        """What is typed, an int where only whole ones are taken; None where it is left to the model."""
+        if self.fault():
+            raise BreezeLabError(self.fault())
+        return None if not self.value else int(float(self.value)) if self.step == 1 else float(self.value)
+
+    def _look(self, _: Any) -> None:
+        self.note = self.fault()
+        self.kind = "warn" if self.note else "info"
 
 
 class Wave(Part):
@@ -55,7 +111,7 @@ class Wave(Part):
 
 
 class Board(Part):
-    """Status line, progress and folded traceback. `part` -1 means unknown."""
+    """Status line, progress and folded traceback. `part` -1 means unknown; `unsaved` is asked about before leaving."""
 
     _esm = _HERE / "board.js"
     kind = t.Unicode("info").tag(sync=True)
@@ -65,6 +121,7 @@ class Board(Part):
     ended = t.Int(0).tag(sync=True)
     part = t.Float(-1.0).tag(sync=True)
     figures = t.Unicode().tag(sync=True)
+    unsaved = t.Bool(False).tag(sync=True)
 
 
 class Takes(Part):

@@ -1,6 +1,7 @@
 """What the widget offers ready-made: manners of speaking, events, voices, models with their notices."""
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +18,13 @@ class Preset:
 
     instruct: str = ""
     cfg_scale: float = 1.0
-    temperature: float = 0.9
-    top_k: int = 50
+    temperature: str = ""  # "": the model's own
+    top_k: str = ""
 
 
 PRESETS = {
     "As the reference": Preset(),
-    "Steady": Preset(temperature=0.7, top_k=30),
+    "Steady": Preset(temperature="0.5", top_k="30"),
     "Lively": Preset("Speak lively and with joy.", 2.0),
     "Calm": Preset("Speak slowly and calmly, in a low voice.", 2.0),
     "Whisper": Preset("Whisper, close to the microphone.", 3.0),
@@ -40,6 +41,15 @@ BREEZE_LICENSE = (
 )
 
 
+def events(source: str) -> tuple[str, ...]:
+    """What a model can be asked for besides words; `source` as for `model_notice`. Waft's corpus held none of it."""
+    try:
+        config = json.loads((_folder(source) / "config.json").read_text(encoding="utf-8")) if source else {}
+    except (OSError, ValueError):
+        return EVENTS  # not here yet: Breeze TTS 2, probably
+    return EVENTS if source and not config.get("text_frontend") else ()
+
+
 def model_notice(source: str) -> tuple[str, str]:
     """(memory, license) of a model before it is loaded, as sentences. `source`: "" (Waft), a folder or a Hub id."""
     if not source:
@@ -49,8 +59,8 @@ def model_notice(source: str) -> tuple[str, str]:
             f"{size}, runs on a CPU.",
             "Waft was made for breeze_lab and is free to use; its card is data/waft/README.md.",
         )
-    folder = Path(source).expanduser()
-    if folder.is_dir():
+    folder = _folder(source)
+    if (folder / "config.json").is_file():
         size = _megabytes(folder)
         license = next((p.name for p in sorted(folder.glob("LICEN[SC]E*"))), "")
         told = (
@@ -65,11 +75,15 @@ def model_notice(source: str) -> tuple[str, str]:
         )
     if source.count("/") == 1 and not source.startswith((".", "/", "~")):
         return "Size unknown before the download.", f"License: see https://huggingface.co/{source} before you use it."
-    return f"There is no folder {folder}.", "Give a folder with config.json in it, or a Hub id such as owner/name."
+    return f"There is no model in {folder}.", "Give a folder with config.json in it, or a Hub id such as owner/name."
+
+
+def _folder(source: str) -> Path:
+    return Path(os.path.expanduser(source))
 
 
 def _megabytes(folder: Path) -> float:
-    return sum(p.stat().st_size for p in folder.rglob("*.safetensors")) / 1e6
+    return sum(p.stat().st_size for depth in ("", "*/") for p in folder.glob(depth + "*.safetensors")) / 1e6
 
 
 def ready_voices(folder: Path | None = None) -> dict[str, Path]:

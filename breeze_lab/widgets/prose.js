@@ -1,27 +1,20 @@
-// A labelled text box with a note below, and chips that insert a word at the cursor.
-// Traits: label, value, placeholder, rows, chips, chips_label, note, kind, disabled.
+// A labelled text box with a note below, and chips that insert a word at the cursor; or, with rows 0, a number's box.
+// Traits: label, value, placeholder, rows, chips, chips_label, note, kind, disabled; of a number: least, most, step.
 
 function render({ model, el }) {
   el.classList.add("bl-prose");
   const id = `bl-prose-${Math.random().toString(36).slice(2)}`;
   const label = Object.assign(document.createElement("label"), { htmlFor: id, textContent: model.get("label"), className: "bl-label" });
-  const box = Object.assign(document.createElement("textarea"), { id, rows: model.get("rows"), placeholder: model.get("placeholder"), spellcheck: true });
+  const box = Object.assign(document.createElement(model.get("rows") ? "textarea" : "input"), { id, placeholder: model.get("placeholder") });
+  if (model.get("rows")) Object.assign(box, { rows: model.get("rows"), spellcheck: true });
+  else Object.assign(box, { type: "number", min: model.get("least"), max: model.get("most"), step: model.get("step") });
   box.setAttribute("aria-describedby", `${id}-note`);
   const note = Object.assign(document.createElement("p"), { id: `${id}-note`, className: "bl-hint" });
   el.append(label, box);
-  const chips = model.get("chips");
-  if (chips.length) {
-    const row = Object.assign(document.createElement("div"), { className: "bl-chips" });
-    row.setAttribute("role", "group");
-    row.setAttribute("aria-label", model.get("chips_label"));
-    for (const word of chips) {
-      const chip = Object.assign(document.createElement("button"), { type: "button", className: "bl-chip", textContent: word });
-      chip.addEventListener("click", () => insert(word));
-      row.append(chip);
-    }
-    el.append(row);
-  }
-  el.append(note);
+  const chips = Object.assign(document.createElement("div"), { className: "bl-chips" });
+  chips.setAttribute("role", "group");
+  chips.setAttribute("aria-label", model.get("chips_label"));
+  el.append(chips, note);
 
   function insert(word) {
     const [from, to] = [box.selectionStart, box.selectionEnd];
@@ -35,15 +28,27 @@ function render({ model, el }) {
     box.focus();
     push();
   }
+  const typed = () => (box.validity.badInput ? "?" : box.value); // a number's box hides what is none
   function push() {
-    model.set("value", box.value);
+    model.set("value", typed());
     model.save_changes();
   }
+  function hang() {
+    chips.hidden = !model.get("chips").length;
+    chips.replaceChildren(
+      ...model.get("chips").map((word) => {
+        const chip = Object.assign(document.createElement("button"), { type: "button", className: "bl-chip", textContent: word });
+        chip.addEventListener("click", () => insert(word));
+        return chip;
+      })
+    );
+  }
   function pull() {
-    if (box.value !== model.get("value")) box.value = model.get("value");
+    if (typed() !== model.get("value")) box.value = model.get("value");
     note.textContent = model.get("note");
     note.className = `bl-hint bl-${model.get("kind")}`;
     note.hidden = !model.get("note");
+    if (!model.get("rows")) box.setAttribute("aria-invalid", !note.hidden);
     box.disabled = model.get("disabled");
     label.textContent = model.get("label");
   }
@@ -51,8 +56,13 @@ function render({ model, el }) {
   box.addEventListener("keydown", (event) => event.stopPropagation()); // JupyterLab's own keys
   const names = ["value", "note", "kind", "disabled", "label"];
   for (const name of names) model.on(`change:${name}`, pull);
+  model.on("change:chips", hang);
+  hang();
   pull();
-  return () => { for (const name of names) model.off(`change:${name}`, pull); };
+  return () => {
+    for (const name of names) model.off(`change:${name}`, pull);
+    model.off("change:chips", hang);
+  };
 }
 
 export default { render };

@@ -4,6 +4,7 @@ Its methods never raise on bad input: they say in `status` what happened and wha
 worker thread, one job at a time; `stop` is seen by the frame loop within a frame.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ class CloneSession(VoiceDesk):
         """
         super().__init__(engine, source, shelf, voices)
         self.takes: list[Take] = []  # newest first
+        self.removed: list[Take] = []  # by the last removal, to be had back
         self._count = 0
 
     def load(self, source: str | None = None) -> bool:
@@ -74,16 +76,20 @@ class CloneSession(VoiceDesk):
             raise BreezeLabError(self.status.text) from self._error
         return [take for take in self.takes if take.number > before]
 
-    def forget_take(self, number: int) -> None:
-        self.takes = [take for take in self.takes if take.number != number]
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Remove takes from the history; `bring_back` undoes it until others are removed."""
+        numbers = set(numbers)
+        self.removed = [take for take in self.takes if take.number in numbers]
+        self.takes = [take for take in self.takes if take.number not in numbers]
         self.emit("takes", self.takes)
-        self.say("info", f"Take {number} was removed from the history.")
+        which = f"Take {self.removed[0].number} was" if len(self.removed) == 1 else f"{len(self.removed)} takes were"
+        self.say("info", f"{which} removed from the history. “Bring back” undoes it.")
 
-    def forget_takes(self) -> None:
-        """Empty the history."""
-        self.takes = []
+    def bring_back(self) -> None:
+        self.takes = sorted([*self.takes, *self.removed], key=lambda take: -take.number)
+        self.removed = []
         self.emit("takes", self.takes)
-        self.say("info", "The history is empty. What you downloaded stays where it is.")
+        self.say("info", "The history is as it was.")
 
     def take(self, number: int) -> Take:
         for take in self.takes:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from ..errors import BreezeLabError
 
-NAME = re.compile(r"[^\W_][\w .()-]{0,59}")
+LONGEST = 60
+NAME = re.compile(rf"[^\W_][\w .()-]{{0,{LONGEST - 1}}}")
 
 
 def shelf_folder() -> Path:
@@ -23,9 +24,12 @@ def check_name(name: str) -> str:
     name = name.strip()
     if not name:
         raise BreezeLabError("The voice has no name. Type one into the box “Name”.")
+    if len(name) > LONGEST:
+        raise BreezeLabError(f"The name has {len(name)} characters. Use {LONGEST} at most.")
     if not NAME.fullmatch(name):
         raise BreezeLabError(
-            f"“{name}” cannot be a file's name. Use letters, digits, spaces, dots and dashes (60 at most)."
+            f"“{name}” cannot be a file's name. Use letters, digits, spaces, dots, dashes and round brackets, "
+            "a letter or a digit first."
         )
     return name
 
@@ -61,7 +65,10 @@ class Shelf:
 
     def rename(self, old: str, new: str) -> str:
         """Move the voice and its clip; returns the new name."""
-        source, target = self.held(old), self.free(new)
+        source = self.held(old)
+        if check_name(new) == check_name(old):
+            raise BreezeLabError(f"“{new.strip()}” is its name already. Type another one.")
+        target = self.free(new)
         source.rename(target)
         if self.clip_path(old).is_file():
             self.clip_path(old).rename(self.clip_path(new))

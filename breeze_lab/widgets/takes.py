@@ -1,8 +1,7 @@
 """What is asked for (Request) and what came of it (Take)."""
 
 import io
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import soundfile
@@ -25,10 +24,10 @@ class Request:
     cfg_scale: float = 1.0
     seed: int = 7
     takes: int = 1
-    temperature: float = 0.9
-    top_k: int = 50
-    top_p: float = 1.0
-    repetition_penalty: float = 1.1
+    temperature: float | None = None  # of the sampling, None is the model's own
+    top_k: int | None = None
+    top_p: float | None = None
+    repetition_penalty: float | None = None
     max_seconds: float = 60.0  # of one piece of the text; long text is split at sentences
 
     def check(self) -> None:
@@ -76,7 +75,7 @@ class Take:
     seconds_made: float = 0.0  # time of generation
     warm_up: bool = False  # the first after loading
     likeness: float | None = None  # of timbre, to the reference clip: likeness.py
-    made_at: float = field(default_factory=time.time)
+    downloaded: bool = False
 
     @property
     def seconds(self) -> float:

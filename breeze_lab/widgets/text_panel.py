@@ -2,16 +2,21 @@
 
 import html
 import secrets
+import unicodedata
+from pathlib import Path
 
 import ipywidgets as w
 
+from ..errors import BreezeLabError
+from ..hub import looks_like_id
 from .fields import button, field, fold, line, panel, section, show
-from .parts import Prose
-from .presets import EVENTS, HUB_MODELS, PRESETS, model_notice
+from .parts import Number, Prose
+from .presets import HUB_MODELS, PRESETS, events, model_notice
 from .session import CloneSession
 from .takes import MOST_TAKES, Request
 
 WAFT, FOLDER, HUB = "Waft (comes with breeze_lab)", "A folder", "From the Hugging Face Hub"
+CFG_NOTE = "<p>CFG weighs the instruction: 2 follows it more closely than 1, above 3 sounds harsh."
 SAMPLE = "The salt breeze came across from the sea."
 
 
@@ -20,31 +25,31 @@ class TextPanel:
 
     def __init__(self, session: CloneSession):
         self.session = session
-        self.text = Prose(
-            label="Text to say", value=SAMPLE, rows=5, chips=list(EVENTS), chips_label="Insert an event at the cursor"
-        )
+        self.text = Prose(label="Text to say", value=SAMPLE, rows=5, chips_label="Insert an event at the cursor")
         self.preset = field(w.Dropdown, "Manner", options=list(PRESETS))
         self.instruct = field(w.Text, "Instruction", placeholder="such as: speak calmly", grow="3 1 220px")
-        self.cfg = field(w.BoundedFloatText, "CFG, 1 to 4", 1.0, min=1.0, max=4.0, step=0.1, grow="1 1 90px")
-        self.seed = field(w.BoundedIntText, "Seed", 7, min=0, max=2**32 - 1, grow="2 1 120px")
+        self.cfg = Number("CFG", 1.0, 1, 4, 0.1)
+        self.seed = Number("Seed", 7, 0, 2**32 - 1, grow="2 1 120px")
         self.lock = w.ToggleButton(
             value=True, description="Kept", tooltip="Kept: the same seed each time, the same speech"
         )
         self.dice = button("Dice", "Draw another seed")
-        self.takes = field(w.BoundedIntText, "Takes", 1, min=1, max=MOST_TAKES, grow="1 1 70px")
-        self.temperature = field(w.BoundedFloatText, "Temperature", 0.9, min=0.0, max=2.0, step=0.05)
-        self.top_k = field(w.BoundedIntText, "Top-k (0: off)", 50, min=0, max=2048)
-        self.top_p = field(w.BoundedFloatText, "Top-p", 1.0, min=0.01, max=1.0, step=0.01)
-        self.penalty = field(w.BoundedFloatText, "Repetition penalty", 1.1, min=1.0, max=2.0, step=0.05)
-        self.longest = field(w.BoundedFloatText, "Longest piece, s", 60.0, min=1.0, max=120.0, step=1.0)
+        self.takes = Number("Takes", 1, 1, MOST_TAKES, grow="1 1 70px")
+        self.temperature = Number("Temperature", "", 0, 2, 0.05)
+        self.top_k = Number("Top-k", "", 0, 2048, after=" (0: off)")
+        self.top_p = Number("Top-p", "", 0.01, 1, 0.01)
+        self.penalty = Number("Repetition penalty", "", 1, 2, 0.05)
+        self.longest = Number("Longest piece", 60, 0.1, 120, 0.1, after=" s")
         self.choice = field(w.Dropdown, "Model", options=[WAFT, FOLDER, HUB])
-        self.folder = field(w.Text, "Folder", placeholder="a folder with config.json")
+        self.folder = field(w.Text, "Folder", placeholder="a folder with config.json", continuous_update=False)
         self.hub = field(w.Combobox, "Hub id", placeholder="owner/name", options=list(HUB_MODELS), ensure_option=False)
         self.notice = w.HTML()
         self.load = button("Load", "Load this model now; else it is loaded when it is first needed")
         if session.source:
-            self.choice.value, self.folder.value = FOLDER, session.source
-        self.manner_note = w.HTML("<p>CFG weighs the instruction; events often need 2 to 3, above 3 sounds harsh.</p>")
+            is_id = looks_like_id(session.source) and not Path(session.source).is_dir()
+            self.choice.value, box = (HUB, self.hub) if is_id else (FOLDER, self.folder)
+            box.value = session.source
+        self.manner_note = w.HTML()
         self.widget = section(
             "2. Text",
             self.text,
@@ -63,10 +68,11 @@ class TextPanel:
 
     def _bind(self) -> None:
         act = self.session.guard
+        self.text.observe(lambda change: act(self._text_changed), "value")
         self.preset.observe(lambda change: act(self._preset_changed), "value")
         self.lock.observe(lambda change: setattr(self.lock, "description", "Kept" if change.new else "New"), "value")
         self.dice.on_click(lambda _: act(self._roll))
-        self.load.on_click(lambda _: self.session.load(self.model_source()))
+        self.load.on_click(lambda _: act(lambda: self.session.load(self.model_source())))
         for control in (self.choice, self.folder, self.hub):
             control.observe(lambda change: act(self._model_changed), "value")
 
@@ -77,41 +83,52 @@ class TextPanel:
         return Request(
             text=self.text.value,
             instruct=self.instruct.value,
-            cfg_scale=round(self.cfg.value, 2),
-            seed=self.seed.value,
-            takes=self.takes.value,
-            temperature=self.temperature.value,
-            top_k=self.top_k.value,
-            top_p=self.top_p.value,
-            repetition_penalty=self.penalty.value,
-            max_seconds=self.longest.value,
+            cfg_scale=self.cfg.number(),
+            seed=self.seed.number(),
+            takes=self.takes.number(),
+            temperature=self.temperature.number(),
+            top_k=self.top_k.number(),
+            top_p=self.top_p.number(),
+            repetition_penalty=self.penalty.number(),
+            max_seconds=self.longest.number(),
         )
 
     def model_source(self) -> str | None:
         """None is the default model."""
-        named = {WAFT: "", FOLDER: self.folder.value.strip(), HUB: self.hub.value.strip()}[self.choice.value]
-        return named or None
+        if self.choice.value == WAFT:
+            return None
+        box = self.folder if self.choice.value == FOLDER else self.hub
+        if not box.value.strip():
+            raise BreezeLabError(f"The box “{box.description}” is empty. Type which model it is, or choose Waft.")
+        return box.value.strip()
 
     def on_busy(self, busy: bool) -> None:
         for control in (self.load, self.choice, self.folder, self.hub):
             control.disabled = busy
 
     def use_seed(self, seed: int) -> None:
-        self.seed.value, self.lock.value, self.takes.value = seed, True, 1
+        self.seed.value, self.lock.value, self.takes.value = str(seed), True, "1"
 
     def _roll(self) -> None:
-        self.seed.value = secrets.randbelow(2**31)
+        self.seed.value = str(secrets.randbelow(2**31))
+
+    def _text_changed(self) -> None:
+        mute = "".join(dict.fromkeys(c for c in self.text.value if c > "\u2600" and unicodedata.category(c) == "So"))
+        self.text.note = f"{mute[:12]} is passed over in silence: only words are spoken." if mute else ""
 
     def _preset_changed(self) -> None:
         preset = PRESETS[self.preset.value]
-        self.instruct.value, self.cfg.value = preset.instruct, preset.cfg_scale
+        self.instruct.value, self.cfg.value = preset.instruct, f"{preset.cfg_scale:g}"
         self.temperature.value, self.top_k.value = preset.temperature, preset.top_k
 
     def _model_changed(self) -> None:
         show(self.folder, self.choice.value == FOLDER)
         show(self.hub, self.choice.value == HUB)
-        source = self.model_source()
-        if source is None and self.choice.value != WAFT:
+        try:
+            source = self.model_source() or ""
+        except BreezeLabError:
             self.notice.value = "<p>Say which one, then press Load.</p>"
             return
-        self.notice.value = "".join(f"<p>{html.escape(told)}</p>" for told in model_notice(source or ""))
+        self.text.chips = list(events(source))
+        self.manner_note.value = CFG_NOTE + (" Events often need 2 to 3." if self.text.chips else "") + "</p>"
+        self.notice.value = "".join(f"<p>{html.escape(told)}</p>" for told in model_notice(source))

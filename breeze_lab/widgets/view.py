@@ -1,21 +1,26 @@
 """The page of a session: three cards, one status line. All that is done here is binding."""
 
+import asyncio
 import html
 import threading
+import time
+from contextlib import suppress
 from typing import Any
 
 import ipywidgets as w
 
+from ..errors import BreezeLabError
 from .clip import peaks
 from .engine import ModelNote, size_text
 from .events import Progress, Sound, State, Status
 from .fields import button, line, section, show
 from .jobs import BUSY
+from .pages import TICK_S
 from .parts import Board, Takes
 from .player import Player
 from .session import CloneSession
 from .takes import Take
-from .text_panel import TextPanel
+from .text_panel import SAMPLE, TextPanel
 from .voice_panel import VoicePanel
 
 TITLE = "Clone a voice"
@@ -31,7 +36,8 @@ class Studio:
         self.text = TextPanel(session)
         self.make = button("Make speech", "Speak the text in the chosen voice", "bl-primary")
         self.stop = button("Stop", "Stop within a frame; what was made is kept", "bl-stop")
-        self.clear = button("Clear history", "Forget all takes", "bl-quiet")
+        self.clear = button("Clear history", "Remove all takes", "bl-quiet")
+        self.back = button("Bring back", "Bring the removed takes back")
         self.board = Board()
         self.player = Player()
         self.takes = Takes()
@@ -44,7 +50,7 @@ class Studio:
                 self.voice.widget,
                 self.text.widget,
                 section("3. Listen", line(self.make, self.stop), self.board, self.player, wide=True),
-                section("4. Takes", self.takes, line(self.clear), wide=True),
+                section("4. Takes", self.takes, line(self.clear, self.back), wide=True),
             ]
         )
         sheet.add_class("bl-sheet")
@@ -55,30 +61,50 @@ class Studio:
         self.on_status(session.status)
         self.on_state(session.state)
         self.on_takes(session.takes)
+        with suppress(RuntimeError):  # no loop, so no kernel and no page
+            self._watch(asyncio.get_running_loop())
 
     def _bind(self) -> None:
         session, act = self.session, self.session.guard
         self.make.on_click(lambda _: act(self._make))
         self.stop.on_click(lambda _: act(self._stop))
-        self.clear.on_click(lambda _: session.forget_takes())
+        self.clear.on_click(lambda _: act(session.forget, [take.number for take in session.takes]))
+        self.back.on_click(lambda _: act(session.bring_back))
         self.takes.on_message("wav", lambda content: act(self._send, content))
         self.takes.on_message("seed", lambda content: act(self._use_seed, content["number"]))
-        self.takes.on_message("drop", lambda content: session.forget_take(content["number"]))
+        self.takes.on_message("drop", lambda content: act(session.forget, [content["number"]]))
+        self.board.on_message(
+            "page", lambda content: session.pages.hear(content["page"], content["seconds"], time.monotonic())
+        )
+        self.text.text.observe(lambda _: self._look_unsaved(), "value")
         session.on("state", self.on_state)
         session.on("status", self.on_status)
         session.on("progress", self.on_progress)
         session.on("sound", self.on_sound)
         session.on("model", self.on_model)
         session.on("clip", self.voice.on_clip)
+        session.on("clip", lambda _: self._look_unsaved())
         session.on("voices", self.voice.on_voices)
         session.on("takes", self.on_takes)
 
     # --- page to session
 
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Look now and then whether a page is left, on the loop that hears of them."""
+        if self.session.pages.gone(time.monotonic()):
+            self.session.stop("The page was closed.")
+        loop.call_later(TICK_S, self._watch, loop)
+
     def _make(self) -> None:
-        self.player.halt()
-        self.session.choose_model(self.text.model_source())
-        self.session.start(self.text.request())
+        try:
+            self.session.choose_model(self.text.model_source())
+            request = self.text.request()
+        except BreezeLabError as error:
+            self.session.refuse(error)
+            return
+        with self._feeding:
+            if self.session.start(request):  # else what sounds goes on
+                self.player.halt()
 
     def _stop(self) -> None:
         with self._feeding:
@@ -89,6 +115,8 @@ class Studio:
         take = self.session.take(content["number"])
         self.takes.send_wav(take.number, content["why"], take.file_name(), take.wav())
         if content["why"] == "save":
+            take.downloaded = True
+            self._look_unsaved()
             self.session.say("ok", f"Take {take.number} went to your downloads as {take.file_name()}.")
 
     def _use_seed(self, number: int) -> None:
@@ -146,6 +174,15 @@ class Studio:
     def on_takes(self, takes: list[Take]) -> None:
         self.takes.items = [card(take) for take in takes]
         show(self.clear, bool(takes))
+        show(self.back, bool(self.session.removed))
+        self._look_unsaved()
+
+    def _look_unsaved(self) -> None:
+        """Whether the page would take something with it that cannot be had again at the press of a button."""
+        clip = self.session.clip
+        recorded = clip is not None and clip.source == "microphone"
+        lost = any(not take.downloaded for take in self.session.takes)
+        self.board.unsaved = recorded or lost or self.text.text.value.strip() not in ("", SAMPLE)
 
 
 def card(take: Take) -> dict[str, Any]:
@@ -156,7 +193,7 @@ def card(take: Take) -> dict[str, Any]:
     if take.request.instruct.strip():
         lines += [["Manner", f"{take.request.instruct.strip()} (CFG {take.request.cfg_scale:g})"]]
     if take.likeness is not None:
-        lines += [["Timbre", f"{take.likeness:.2f} alike to the clip (1 is the same)"]]
+        lines += [["Timbre", alike(take.likeness)]]
     return {
         "number": take.number,
         "title": f"Take {take.number} · {take.seconds:.1f} s · {take.ending()}",
@@ -166,3 +203,9 @@ def card(take: Take) -> dict[str, Any]:
         "seconds": take.seconds,
         "file": take.file_name(),
     }
+
+
+def alike(timbre: float) -> str:
+    """The figure in words: two clips of one voice reach 0.80 and more, two voices 0.00 on average (likeness.py)."""
+    word = "like the clip" if timbre >= 0.8 else "near the clip" if timbre >= 0.4 else "not like the clip"
+    return f"{word} ({timbre:.2f}; 1 is the same, 0 another voice)"

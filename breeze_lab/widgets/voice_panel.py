@@ -11,7 +11,13 @@ from .mic import Mic
 from .parts import Prose, Wave
 from .session import CloneSession
 
-SOURCES = {"Ready-made": "ready", "Upload": "upload", "Microphone": "mic", "Saved": "saved", "None": "none"}
+PLACES = {  # of a VoiceDesk, by the button that shows them
+    "Ready-made": "ready",
+    "Upload": "upload",
+    "Microphone": "microphone",
+    "Saved": "saved",
+    "Made up": "none",
+}
 BINS = 400
 
 
@@ -21,7 +27,7 @@ class VoicePanel:
     def __init__(self, session: CloneSession):
         self.session = session
         self._filling = False
-        self.source = w.ToggleButtons(options=list(SOURCES), description="", style={"button_width": "auto"})
+        self.source = w.ToggleButtons(options=list(PLACES.items()), description="", style={"button_width": "auto"})
         self.source.add_class("bl-sources")
         self.ready = field(w.Dropdown, "Ready-made voice", options=[])
         self.upload = w.FileUpload(accept=".wav,.flac,.ogg,.mp3", multiple=False, description="Choose a file")
@@ -50,7 +56,7 @@ class VoicePanel:
         self.panels = {
             "ready": panel(self.ready),
             "upload": panel(line(self.upload), upload_note, line(self.path, self.read)),
-            "mic": panel(self.mic),
+            "microphone": panel(self.mic),
             "saved": panel(line(self.saved), line(self.new_name, self.rename, self.delete)),
             "none": panel(w.HTML("<p>The model makes a voice up; its seed decides which.</p>")),
         }
@@ -59,33 +65,28 @@ class VoicePanel:
             "1. Voice", self.source, *self.panels.values(), self.wave, self.words, self.consent, self.keep
         )
         self._bind()
-        self.on_voices(session.shelf.names())
         self.ready.options = [("Choose a voice…", ""), *((n.replace("_", " "), n) for n in session.ready())]
-        if not session.ready():
-            self.source.value = "None"
-        self._show_source()
+        self.on_voices(session.shelf.names())
+        if not session.place:
+            session.turn_to("ready" if session.ready() else "none")
         self.on_clip(session.clip)
 
     def _bind(self) -> None:
         """Page to session."""
-        act = self.session.guard
-        self.source.observe(lambda change: act(self._source_changed), "value")
-        self.ready.observe(
-            lambda change: change.new and not self._filling and self.session.use_ready(change.new), "value"
-        )
-        self.saved.observe(
-            lambda change: change.new and not self._filling and self.session.use_saved(change.new), "value"
-        )
+        session, act = self.session, self.session.guard
+        self.source.observe(lambda change: self._try(self._turned, change.new), "value")
+        self.ready.observe(lambda change: self._try(self._chosen, session.use_ready, change.new), "value")
+        self.saved.observe(lambda change: self._try(self._chosen, session.use_saved, change.new), "value")
         self.upload.observe(lambda change: act(self._uploaded), "value")
         self.read.on_click(lambda _: act(self._read_path))
-        self.mic.on_recording(lambda samples, rate: self.session.use_samples(samples, rate))
-        self.mic.observe(lambda change: change.new and self.session.say("error", change.new), "problem")
+        self.mic.on_recording(lambda samples, rate: session.use_samples(samples, rate))
+        self.mic.observe(lambda change: change.new and session.say("error", change.new), "problem")
         self.rename.on_click(lambda _: act(self._rename))
         self.delete.on_click(lambda _: act(self._delete))
-        self.save.on_click(lambda _: self.session.save_voice(self.name.value))
-        self.words.observe(lambda change: act(self._words_changed), "value")
-        self.consent.observe(lambda change: setattr(self.session, "consent", bool(change.new)), "value")
-        self.wave.observe(lambda change: act(self._trimmed), ["start", "end"])
+        self.save.on_click(lambda _: session.save_voice(self.name.value))
+        self.words.observe(lambda change: self._try(self._words_changed), "value")
+        self.consent.observe(lambda change: setattr(session, "consent", bool(change.new)), "value")
+        self.wave.observe(lambda change: self._try(self._trimmed), ["start", "end"])
         self.wave.on_message("hear", lambda _: act(self._hear))
 
     # --- session to page
@@ -93,10 +94,11 @@ class VoicePanel:
     def on_clip(self, clip: Clip | None) -> None:
         self._filling = True
         try:
-            fixed = bool(self.session.saved)
-            self.words.value = self.session.transcript
+            session, fixed = self.session, bool(self.session.saved)
+            self.source.value = session.place
+            self.words.value = session.transcript
             self.words.disabled = fixed
-            self.consent.value = self.session.consent
+            self.consent.value = session.consent
             self.wave.trimmable = not fixed
             if clip is None:
                 self.wave.seconds = 0.0
@@ -107,10 +109,12 @@ class VoicePanel:
             show(self.words, clip is not None and not fixed)
             show(self.consent, clip is not None and clip.needs_consent)
             show(self.keep, clip is not None and not fixed)
-            if not self.session.saved:
-                self.saved.value = ""
-            if clip is None or clip.source != "ready":
-                self.ready.value = ""
+            if session.place == "saved":
+                self.saved.value = session.saved if session.saved in session.shelf.names() else ""
+            if session.place == "ready":
+                self.ready.value = clip.name if clip is not None and clip.name in session.ready() else ""
+            for place, box in self.panels.items():
+                show(box, place == session.place)
             self._hints()
         finally:
             self._filling = False
@@ -123,7 +127,8 @@ class VoicePanel:
                 *((n, n) for n in names),
             ]
             self.saved.value = self.session.saved if self.session.saved in names else ""
-            self.name.value = ""
+            if self.name.value.strip() in names:
+                self.name.value = ""
         finally:
             self._filling = False
 
@@ -136,14 +141,19 @@ class VoicePanel:
 
     # --- page to session
 
-    def _source_changed(self) -> None:
-        self._show_source()
-        if self.source.value == "None":
-            self.session.use_none()
+    def _try(self, action: Any, *args: Any) -> None:
+        """An action that answers False when it was refused: the page then shows again what holds."""
+        if not self._filling and not action(*args):
+            self.on_clip(self.session.clip)
 
-    def _show_source(self) -> None:
-        for name, box in self.panels.items():
-            show(box, name == SOURCES[str(self.source.value)])
+    def _turned(self, place: str) -> bool:
+        went_well = self.session.turn_to(place)
+        if went_well and place == "saved":
+            self.session.list_voices()
+        return went_well
+
+    def _chosen(self, use: Any, name: str) -> bool:
+        return use(name) if name else self.session.use_nothing()
 
     def _uploaded(self) -> None:
         if self.upload.value:
@@ -170,15 +180,15 @@ class VoicePanel:
             self.session.say("error", "No saved voice is chosen. Choose one from the list first.")
         return bool(self.saved.value)
 
-    def _words_changed(self) -> None:
-        if not self._filling:
-            self.session.transcript = self.words.value
-            self._hints()
+    def _words_changed(self) -> bool:
+        self.session.transcript = self.words.value
+        self._hints()
+        return True
 
-    def _trimmed(self) -> None:
-        if not self._filling and self.session.clip is not None:
-            self.session.trim(self.wave.start, self.wave.end)
-            self._hints()
+    def _trimmed(self) -> bool:
+        went_well = self.session.trim(self.wave.start, self.wave.end)
+        self._hints()
+        return went_well
 
     def _hear(self) -> None:
         if self.session.clip is not None:

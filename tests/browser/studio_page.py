@@ -1,5 +1,6 @@
 """What a person does on the page, as methods."""
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -105,20 +106,20 @@ class StudioPage:
     def source(self, name: str) -> None:
         self.page.locator(".bl-sources").get_by_role("button", name=name, exact=True).click()
 
-    def say(self, text: str, **boxes: Any) -> None:
-        """Type the text; other boxes by their label."""
+    def say(self, text: str, **numbers: Any) -> None:
+        """Type the text; numbers by the label of their box."""
         self.root.get_by_label("Text to say").fill(text)
-        for label, value in boxes.items():
-            box = self.root.get_by_label(label, exact=True)
-            box.fill(str(value))
-            box.press("Tab")
+        for label, value in numbers.items():
+            self.number(label).fill(str(value))
+
+    def number(self, label: str) -> Any:
+        return self.root.get_by_role("spinbutton", name=re.compile(f"^{label}"))
 
     def shorten(self, seconds: float = SHORT_S) -> None:
-        box = self.root.get_by_label("Longest piece, s")
+        box = self.number("Longest piece")
         if not box.is_visible():
             self.root.get_by_text("Advanced sampling").click()
         box.fill(str(seconds))
-        box.press("Tab")
 
     def upload(self, name: str) -> None:
         self.source("Upload")

@@ -31,7 +31,7 @@ def faults(studio, axe: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("source", ["Ready-made", "Upload", "Microphone", "Saved", "None"])
+@pytest.mark.parametrize("source", ["Ready-made", "Upload", "Microphone", "Saved", "Made up"])
 def test_axe_finds_nothing(studio, axe, source):
     if source == "Ready-made":
         studio.ready()
@@ -47,7 +47,7 @@ def test_axe_finds_nothing(studio, axe, source):
 
 def test_axe_finds_nothing_with_takes_and_an_error(studio, axe):
     studio.shorten(0.8)
-    studio.source("None")
+    studio.source("Made up")
     studio.say("A test.")
     studio.make()
     assert studio.finish() == "done"
@@ -59,7 +59,7 @@ def test_axe_finds_nothing_with_takes_and_an_error(studio, axe):
 
 def test_the_keyboard_reaches_everything_in_reading_order(studio):
     page = studio.page
-    studio.source("None")
+    studio.source("Made up")
     page.locator(".bl-sources button").first.focus()
     order = ["Text to say", "Manner", "Instruction", "CFG", "Seed", "Takes", "Make speech"]
     seen: list[str] = []

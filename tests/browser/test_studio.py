@@ -102,7 +102,7 @@ def test_the_microphone_records_and_clones(studio):
 
 def test_stop_ends_the_work_and_keeps_what_was_made(studio):
     studio.shorten(60)
-    studio.source("None")
+    studio.source("Made up")
     studio.make()
     studio.await_player(f"Number(d.take) > {studio.newest} && Number(d.total) > 0.5")
     studio.press("Stop")
@@ -113,7 +113,7 @@ def test_stop_ends_the_work_and_keeps_what_was_made(studio):
 
 
 def test_two_takes_side_by_side_play_download_and_give_their_seed(studio):
-    studio.source("None")
+    studio.source("Made up")
     studio.say("Two takes.", Seed=40, Takes=2)
     before = studio.cards()
     studio.make()
@@ -132,7 +132,7 @@ def test_two_takes_side_by_side_play_download_and_give_their_seed(studio):
     studio.await_status("went to your downloads")
     newest.get_by_role("button", name="Use the seed").click()
     studio.await_status("Seed 41")
-    assert studio.root.get_by_label("Seed", exact=True).input_value() == "41"
+    assert studio.number("Seed").input_value() == "41"
 
 
 def test_a_voice_is_saved_used_again_renamed_and_deleted(studio):

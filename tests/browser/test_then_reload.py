@@ -4,7 +4,7 @@
 def test_lab_shows_the_same_session_after_a_reload_and_voila_a_new_one(studio):
     page = studio.page
     studio.shorten(0.8)
-    studio.source("None")
+    studio.source("Made up")
     studio.say("Before the reload.")
     studio.make()
     assert studio.finish() == "done"
@@ -25,7 +25,7 @@ def test_lab_shows_the_same_session_after_a_reload_and_voila_a_new_one(studio):
     else:
         assert studio.cards() == 0
         studio.shorten(0.8)
-        studio.source("None")
+        studio.source("Made up")
     studio.say("After the reload.")
     studio.make()
     page.locator(".bl-card", has_text="After the reload.").wait_for(timeout=60_000)
