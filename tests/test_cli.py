@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,6 +25,7 @@ import breeze_lab
 from breeze_lab.cli import build_parser, main, outputs, speak
 from breeze_lab.cli.parser import CtrlC, Progress
 
+ROOT = Path(breeze_lab.__file__).parent.parent
 JSON_KEYS = set(
     "audio seconds frames finish_reason seed rtf first_audio_s host_reads peak_memory_gb model method".split()
 )
@@ -277,6 +279,45 @@ def test_ctrl_c_before_any_sound_tells_what_is_there(
     assert main(["clone", "Hello.", *words, "--model", str(tiny_folder)]) == 130
     assert capfd.readouterr().out == "stopped by Ctrl-C before any sound; only v.safetensors written\n"
     assert [path.name for path in here.iterdir()] == ["v.safetensors"]
+
+
+def console(*words: str, **options) -> subprocess.Popen:
+    """The command as pip's script starts it, by the entry point that pyproject.toml names."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    module, name = project["scripts"]["breeze-lab"].split(":")
+    script = f"import sys; from {module} import {name}; sys.exit({name}())"
+    return subprocess.Popen([sys.executable, "-c", script, *words], cwd=ROOT, **options)
+
+
+PRESSES = {
+    "plain": "import os, signal\nos.kill(os.getpid(), signal.SIGINT)",
+    # as extensions do whose import is disturbed
+    "turned": "import os, signal\ntry:\n  os.kill(os.getpid(), signal.SIGINT)\nexcept BaseException: raise ImportError",
+    "raised": "raise KeyboardInterrupt",
+}
+
+
+@pytest.mark.parametrize("press", PRESSES)
+def test_ctrl_c_while_the_package_is_imported(press: str, tmp_path: Path):
+    (tmp_path / "tokenizers.py").write_text(PRESSES[press])
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    running = console("info", env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, out, err) == (130, b"", b"breeze-lab: stopped by Ctrl-C; nothing was written\n")
+
+
+def test_the_console_command_runs_and_hands_on_its_exit_code():
+    for words, code, said in ((["--version"], 0, b"breeze-lab "), (["say", ""], 2, b"breeze-lab: error: ")):
+        running = console(*words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert running.communicate(timeout=60)[0].startswith(said) and running.returncode == code
+
+
+def test_once_imported_ctrl_c_is_as_before(monkeypatch: pytest.MonkeyPatch):
+    import breeze_lab_command
+
+    monkeypatch.setattr(breeze_lab.cli, "main", lambda: signal.getsignal(signal.SIGINT))
+    before = signal.getsignal(signal.SIGINT)
+    assert breeze_lab_command.main() is before is signal.getsignal(signal.SIGINT)
 
 
 def test_pcm_flows_while_it_is_made_and_ctrl_c_ends_it(tiny_folder: Path):
