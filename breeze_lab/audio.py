@@ -16,7 +16,7 @@ import soundfile
 import soxr
 
 from .errors import BreezeLabError
-from .files import check_writable, whole_file
+from .files import as_path, check_writable, whole_file
 
 SAMPLE_RATE = 24000
 READABLE = (".wav", ".flac", ".ogg", ".mp3")  # what we say we read; libsndfile reads a few more
@@ -31,7 +31,7 @@ def read(path: str | Path, max_seconds: float = 3600.0) -> tuple[np.ndarray, int
 
     Refused before it is read: what is no sound file, and one longer than `max_seconds`.
     """
-    path = Path(path).expanduser()
+    path = as_path(path, "the sound file")
     _check_file(path, max_seconds)
     try:
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
@@ -85,6 +85,8 @@ def reference(audio: Any, sample_rate: float | None = None, target: int = SAMPLE
         samples, rate = read(audio, MAX_SECONDS)
     else:
         name = "the reference audio"
+        if not hasattr(audio, "__len__"):
+            raise BreezeLabError(f"{name} is of type {type(audio).__name__}. Give a path, or an array of samples.")
         if sample_rate is None:
             raise BreezeLabError("an array of samples does not say its rate. Pass sample_rate=, in Hz.")
         samples, rate = to_mono_float(audio, name), sample_rate
@@ -109,7 +111,7 @@ def active_seconds(samples: np.ndarray, rate: float = SAMPLE_RATE) -> float:
 
 def check_output(path: str | Path) -> Path:
     """Refuse, before any work, a path that `write` could not write: unknown suffix, no such folder, not writable."""
-    path = Path(path).expanduser()
+    path = as_path(path, "the sound file")
     if path.suffix.lower() not in WRITABLE:
         raise BreezeLabError(f"cannot write '{path.name}'. Choose a name that ends in {', '.join(WRITABLE)}.")
     check_writable(path)
@@ -119,11 +121,16 @@ def check_output(path: str | Path) -> Path:
 def write(path: str | Path, samples: np.ndarray, rate: int = SAMPLE_RATE) -> Path:
     """Write float [N] in [-1, 1] as .wav or .flac (16 bit) or .ogg (Vorbis), whole or not at all (by a rename)."""
     path = check_output(path)
+    if not isinstance(rate, (int, np.integer)) or isinstance(rate, bool) or rate < 1:
+        raise BreezeLabError(f"the sample rate {rate!r} is not a whole number of Hz. Give one, such as {SAMPLE_RATE}.")
     x, over = _clipped(samples)
     if over:
         warnings.warn(f"{over} of {len(x)} samples were beyond full scale and were clipped.", stacklevel=2)
     container, subtype = WRITABLE[path.suffix.lower()]
-    with whole_file(path) as temporary, soundfile.SoundFile(temporary, "w", rate, 1, subtype, format=container) as file:
+    with (
+        whole_file(path) as temporary,
+        soundfile.SoundFile(temporary, "w", int(rate), 1, subtype, format=container) as file,
+    ):
         for start in range(0, len(x), rate):  # one long Vorbis write can overflow libsndfile's stack
             file.write(x[start : start + rate])
     return path
@@ -201,8 +208,8 @@ def _check_file(path: Path, max_seconds: float) -> None:
 
 
 def _check_rate(rate: float, name: str) -> None:
-    if not MIN_RATE <= rate <= MAX_RATE:
-        raise BreezeLabError(f"{name} has a sample rate of {rate:g} Hz. Give one of {MIN_RATE} to {MAX_RATE} Hz.")
+    if not isinstance(rate, (int, float, np.number)) or not MIN_RATE <= rate <= MAX_RATE:
+        raise BreezeLabError(f"{name} has a sample rate of {rate} Hz. Give one of {MIN_RATE} to {MAX_RATE} Hz.")
 
 
 def _too_long(name: str, seconds: float, limit: float) -> str:
@@ -270,7 +277,7 @@ def _one_channel(x: np.ndarray, name: str) -> np.ndarray:
 
 def _clipped(samples: Any) -> tuple[np.ndarray, int]:
     """float32 [N] within [-1, 1], and how many samples were beyond."""
-    x = np.asarray(samples, dtype=np.float32)
+    x = _numpy(samples, "the sound to write").astype(np.float32)
     if x.ndim != 1 or not np.isfinite(x).all():
         raise BreezeLabError(f"samples to write are [N] and finite; these have shape {x.shape} or hold NaN.")
     over = int(np.count_nonzero(np.abs(x) > 1.0))

@@ -19,6 +19,7 @@ from .codec import Codec, load_codec
 from .config import BreezeConfig, parse_config
 from .convert import convert
 from .errors import BreezeLabError
+from .files import as_path
 from .generation_config import read_sampling
 from .model import Breeze
 from .paths import cache_folder, data_folder
@@ -118,7 +119,7 @@ def load(
         codec=codec,
         tokenizer=tokenizer,
         config=config,
-        name=folder.name if source is None or Path(source).is_dir() else str(source),
+        name=folder.name if source is None or as_path(source, "the checkpoint").is_dir() else str(source),
         folder=folder,
         dtype=lm.backbone_model.norm.weight.dtype,
         sampling=sampling,

@@ -8,6 +8,7 @@ from pathlib import Path
 import mlx.core as mx
 
 from .errors import BreezeLabError
+from .files import as_path
 from .hub import find_folder
 from .random_checkpoint import new_folder
 from .weights import read_json, read_tensors, write_tensors
@@ -42,13 +43,13 @@ def convert(source: str | Path, folder: str | Path, quantize: str) -> Path:
     Raises:
         BreezeLabError: an unknown scheme, a source that is quantized already, or a folder that is not empty.
     """
-    if quantize not in SCHEMES:
+    if quantize not in list(SCHEMES):
         raise BreezeLabError(f"Unknown scheme {quantize!r}. Choose one of {', '.join(SCHEMES)}.")
     source = find_folder(source)
     config = read_json(source / "config.json")
     if config.get("quantization") or config.get("quantization_config"):
         raise BreezeLabError(f"{source} is quantized already. Start from a dense checkpoint (bfloat16, float32).")
-    if source.resolve() in (target := Path(folder).expanduser().resolve(), *target.parents):
+    if source.resolve() in (target := as_path(folder, "the new folder").resolve(), *target.parents):
         raise BreezeLabError(f"{folder} lies in the checkpoint to convert. Choose a folder outside {source}.")
     tensors = {name: array for name, array in read_tensors(source).items() if not name.startswith("codec_model.")}
     tied = tensors.get("depth_decoder.model.embed_tokens.weight")

@@ -5,8 +5,27 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from .errors import BreezeLabError
+
+
+def as_path(value: Any, what: str) -> Path:
+    """What a caller gave as a path, "~" resolved; refused where it is none, or one that the system cannot look at."""
+    try:
+        path = Path(value).expanduser()
+        path.exists()
+    except TypeError:
+        kind = type(value).__name__
+        raise BreezeLabError(f"{what} is of type {kind}, not a path. Give a str or a pathlib.Path.") from None
+    except RuntimeError:
+        raise BreezeLabError(f"{what} {value} names a user without a home folder here. Write the path out.") from None
+    except OSError as error:
+        name = str(value)[:80]
+        raise BreezeLabError(f"{what} {name} cannot be looked at ({error.strerror}). Choose another path.") from None
+    if "\0" in str(path):
+        raise BreezeLabError(f"{what} {str(path)!r} holds a zero byte, which no path may. Correct it.")
+    return path
 
 
 def check_writable(path: Path) -> None:

@@ -7,19 +7,17 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import mlx.core as mx
 import numpy as np
 
+from .checkpoint import SpeechModel
 from .errors import BreezeLabError
 from .frames import METHODS, HostReads, guided
 from .prompt import Prompt, PromptBuilder, check_request, split_text, spoken_length
 from .samplers import KeySequence, Sampling, draw, penalize, reserved_mask
 from .voice import Voice
-
-if TYPE_CHECKING:
-    from .checkpoint import SpeechModel
 
 LETTERS_PER_SECOND = 15.0
 
@@ -82,7 +80,7 @@ class Result:
 
 
 def generate(
-    model: "SpeechModel",
+    model: SpeechModel,
     text: str,
     *,
     voice: Voice | None = None,
@@ -146,7 +144,7 @@ def join(chunks: Sequence[Chunk]) -> Result:
 
 
 def stream_generate(
-    model: "SpeechModel",
+    model: SpeechModel,
     text: str,
     *,
     voice: Voice | None = None,
@@ -169,11 +167,10 @@ def stream_generate(
     The chunks joined are what `generate` returns for the same seed. Exactly one chunk, the last, is final.
     Input is checked when this is called, not when the first chunk is asked for.
     """
+    _check_call(model, method, cancel, progress)
     check_request(text, instruct, cfg_scale, speaker)
     given = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty}
     sampling = replace(model.sampling, **{name: value for name, value in given.items() if value is not None})
-    if method not in METHODS:
-        raise BreezeLabError(f"Unknown method {method!r}. Choose one of {', '.join(METHODS)}.")
     for name, value in (("max_frames", max_frames), ("chunk_frames", chunk_frames)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise BreezeLabError(f"{name} {value!r} is not a whole number >= 1. Frames last 80 ms.")
@@ -183,8 +180,8 @@ def stream_generate(
         raise BreezeLabError(f"seed {seed!r} is not a whole number from 0 to 2**64 - 1.")
     if voice is not None and not isinstance(voice, Voice):
         raise BreezeLabError(
-            f"voice is a {type(voice).__name__}, not a Voice. Make one with Voice.from_audio or Voice.load, or open "
-            "one of data/voices with breeze_lab.voices.open_voice(model, name)."
+            f"voice is of type {type(voice).__name__}, not a Voice. Make one with Voice.from_audio or Voice.load, or "
+            "open one of data/voices with breeze_lab.voices.open_voice(model, name)."
         )
     builder = PromptBuilder(model, instruct=instruct, guided=cfg_scale != 1, speaker=speaker)
     pieces = split_text(text, model.config.piece_letters)
@@ -195,6 +192,17 @@ def stream_generate(
     return _stream(model, builder, loop, pieces, seed, chunk_frames, voice is None, progress)
 
 
+def _check_call(model: object, method: object, cancel: object, progress: object) -> None:
+    if not isinstance(model, SpeechModel):
+        raise BreezeLabError(f"model is of type {type(model).__name__}. Pass a loaded one: breeze_lab.load().")
+    if method not in list(METHODS):
+        raise BreezeLabError(f"Unknown method {method!r}. Choose one of {', '.join(METHODS)}.")
+    if cancel is not None and not callable(getattr(cancel, "is_set", None)):
+        raise BreezeLabError(f"cancel is of type {type(cancel).__name__}, without is_set(). Pass a threading.Event.")
+    if progress is not None and not callable(progress):
+        raise BreezeLabError(f"progress is of type {type(progress).__name__}. Pass a function of (frames, expected).")
+
+
 class FrameLoop:
     """Makes frames from a prompt: backbone, codebook 0, depth, and around again.
 
@@ -203,7 +211,7 @@ class FrameLoop:
 
     def __init__(
         self,
-        model: "SpeechModel",
+        model: SpeechModel,
         keys: KeySequence,
         sampling: Sampling,
         cfg_scale: float,
@@ -329,7 +337,7 @@ class _Meter:
 
 
 def _stream(
-    model: "SpeechModel",
+    model: SpeechModel,
     builder: PromptBuilder,
     loop: FrameLoop,
     pieces: list[str],

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from .errors import BreezeLabError
+from .files import as_path
 
 PATTERNS = ["*.json", "*.safetensors", "audio_tokenizer/*"]
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -22,7 +23,7 @@ def find_folder(source: str | Path, *, offline: bool | None = None, progress: bo
     Raises:
         BreezeLabError: neither, or what `download` raises.
     """
-    folder = Path(source).expanduser()
+    folder = as_path(source, "the checkpoint")
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise BreezeLabError(f"{folder} holds no config.json. Give the folder of a whole checkpoint.")

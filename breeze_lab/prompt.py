@@ -85,9 +85,12 @@ def _parts(text: str, limit: int, separators: tuple[re.Pattern[str], ...]) -> li
 
 def check_request(text: str, instruct: str | None, cfg_scale: float, speaker: str) -> None:
     """Refuse a request that cannot mean what it says, before any work."""
-    if not isinstance(text, str) or not text.strip():
+    for name, given in (("text", text), ("instruct", "" if instruct is None else instruct)):
+        if not isinstance(given, str):
+            raise BreezeLabError(f"{name} is of type {type(given).__name__}, not words. Give a str.")
+    if not text.strip():
         raise BreezeLabError("The text is empty. Give at least one word to say.")
-    if instruct is not None and (not isinstance(instruct, str) or not instruct.strip()):
+    if instruct is not None and not instruct.strip():
         raise BreezeLabError("The instruction is empty. Describe the delivery, or leave instruct out.")
     if any("\ud800" <= c <= "\udfff" for c in text + (instruct or "")):
         raise BreezeLabError("The text holds bytes that are not UTF-8. Save or type it as UTF-8.")

@@ -17,6 +17,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from .codec import make_random_codec
 from .config import parse_config
 from .errors import BreezeLabError
+from .files import as_path
 from .generation_config import write_sampling
 from .model import Breeze
 from .samplers import Sampling
@@ -64,7 +65,7 @@ def make_checkpoint(folder: str | Path, shape: str = "tiny", seed: int = 0) -> P
     Raises:
         BreezeLabError: an unknown shape, or a folder that holds something already.
     """
-    if shape not in SHAPES:
+    if shape not in list(SHAPES):
         raise BreezeLabError(f"Unknown shape {shape!r}. Choose one of {', '.join(SHAPES)}.")
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
         raise BreezeLabError(f"seed {seed!r} is not a whole number from 0 to 2**64 - 1.")
@@ -94,7 +95,7 @@ def random_config(shape: str) -> dict[str, Any]:
 
 def new_folder(folder: str | Path) -> Path:
     """Make `folder`, which must be new or empty."""
-    folder = Path(folder).expanduser()
+    folder = as_path(folder, "the new folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         occupied = any(folder.iterdir())

@@ -16,7 +16,7 @@ from mlx.utils import tree_flatten
 from . import audio as sound
 from .codec import Codec
 from .errors import BreezeLabError
-from .files import check_writable, whole_file
+from .files import as_path, check_writable, whole_file
 from .weights import check_complete
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Voice:
     frame_rate: float = 12.5
 
     def __post_init__(self) -> None:
+        if not isinstance(self.codes, mx.array) or not isinstance(self.transcript, str):
+            raise BreezeLabError("a voice is made of codes (an mx.array) and words. Make it with Voice.from_audio.")
         if self.codes.ndim != 2 or 0 in self.codes.shape or not mx.issubdtype(self.codes.dtype, mx.integer):
             raise BreezeLabError(
                 f"a voice's codes are integers [frames, codebooks], not {self.codes.dtype} {list(self.codes.shape)}. "
@@ -76,7 +78,9 @@ class Voice:
             raise BreezeLabError(
                 "cloning needs the exact words spoken in the clip. Pass the transcript (--ref-text in the shell)."
             )
-        codec = model.codec
+        codec: Any = getattr(model, "codec", None)
+        if not hasattr(codec, "encode"):
+            raise BreezeLabError(f"model is of type {type(model).__name__}. Pass a loaded one: breeze_lab.load().")
         samples = sound.reference(audio, sample_rate, codec.sample_rate)
         warning = transcript_warning(transcript, sound.active_seconds(samples, codec.sample_rate))
         if warning:
@@ -124,7 +128,7 @@ class Voice:
         Raises:
             BreezeLabError: no such file, truncated, or not a voice.
         """
-        path = Path(path).expanduser()
+        path = as_path(path, "the voice file")
         if not path.is_file():
             raise BreezeLabError(f"there is no voice file {path}. Make one with Voice.from_audio(...).save(path).")
         check_complete(path)
@@ -150,7 +154,7 @@ class Voice:
 
 def check_output(path: str | Path) -> Path:
     """Refuse, before any work, a path that a voice could not be saved at."""
-    path = Path(path).expanduser()
+    path = as_path(path, "the voice file")
     if path.suffix != ".safetensors":
         raise BreezeLabError(f"a voice is saved as .safetensors, not {path.name!r}. Choose {path.stem}.safetensors.")
     check_writable(path)

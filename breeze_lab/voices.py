@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from .audio import READABLE
 from .errors import BreezeLabError
+from .files import as_path
 from .paths import voices_folder
 from .voice import Voice
 from .weights import read_json
@@ -28,7 +29,7 @@ def find(name: str | Path) -> Path:
     Raises:
         BreezeLabError: no such voice, or a clip without its transcript.
     """
-    path = Path(name).expanduser()
+    path = as_path(name, "the voice")
     if not path.is_file():
         if str(name) not in names():
             known = ", ".join(names()) or "none"

@@ -60,7 +60,7 @@ def test_wide_scripts_count_three():
     [
         (("", None, 1.0, "S0"), "text is empty"),
         ((" \n\t", None, 1.0, "S0"), "text is empty"),
-        ((None, None, 1.0, "S0"), "text is empty"),
+        ((None, None, 1.0, "S0"), "text is of type NoneType"),
         (("hi", "   ", 1.0, "S0"), "instruction is empty"),
         (("hi", None, 2.0, "S0"), "nothing to guide by"),
         (("hi", "softly", -1.0, "S0"), "cfg_scale"),

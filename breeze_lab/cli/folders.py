@@ -4,10 +4,10 @@ import argparse
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from ..checkpoint import convert, make_checkpoint
+from ..files import as_path
 from .parser import add_json, print_json
 
 QUANTIZE = ("int8-depth", "mxfp8", "mxfp4", "int8")
@@ -54,7 +54,7 @@ def run_make(args: argparse.Namespace) -> int:
 @contextmanager
 def _whole(name: str) -> Iterator[None]:
     """Take back a new or empty folder that was filled in part, also after Ctrl-C."""
-    folder = Path(name).expanduser()
+    folder = as_path(name, "the new folder")
     new = not folder.exists()
     mine = new or (folder.is_dir() and not any(folder.iterdir()))
     try:

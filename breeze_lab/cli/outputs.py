@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import audio
 from ..errors import BreezeLabError
-from ..files import check_writable
+from ..files import as_path, check_writable
 
 PIPE = "-"  # --out - is raw 16-bit PCM on standard output
 
@@ -20,7 +20,7 @@ def check(out: str | None, json: bool, inputs: Iterable[str | Path] = ()) -> Non
         check_writable(Path("speech-10000.wav"))  # a name that is never taken
     elif out != PIPE:
         path = audio.check_output(out)
-        for read in (Path(name).expanduser() for name in inputs):
+        for read in (as_path(name, "the recording") for name in inputs):
             if path.exists() and read.exists() and path.samefile(read):
                 raise BreezeLabError(f"--out {out} is the recording that this command reads. Choose another name.")
     elif json:
