@@ -189,8 +189,8 @@ def test_the_app_notebook_shows_the_widget_and_voila_serves_it(monkeypatch, caps
     book = nbformat.read(app.APP, as_version=4)
     nbformat.validate(book)
     names: dict = {}
-    exec("\n".join(book.cells[0].source.splitlines()[:-1]), names)
-    shown = eval(book.cells[0].source.splitlines()[-1], names)
+    exec("\n".join(book.cells[-1].source.splitlines()[:-1]), names)
+    shown = eval(book.cells[-1].source.splitlines()[-1], names)
     assert "bl-studio" in shown._dom_classes
     ran = []
     monkeypatch.setattr(app, "become", lambda line, env: ran.append((line, env)) or 0)

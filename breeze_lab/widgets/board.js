@@ -13,25 +13,26 @@ function initialize({ model }) {
   const page = Math.random().toString(36).slice(2);
   const alone = Boolean(document.body.dataset.voila); // such a page has a kernel to itself, which goes with it
   let timer;
-  const tell = (seconds) => busy(model) && model.send({ type: "page", page, seconds });
+  function tell(seconds) {
+    try {
+      if (busy(model)) model.send({ type: "page", page, seconds });
+    } catch {} // a page that Voila has cut off already
+  }
   const watch = () => {
     clearInterval(timer);
     tell(SILENT);
     timer = busy(model) ? setInterval(tell, 1000 * EVERY, SILENT) : undefined;
   };
-  const ask = (event) => alone && (busy(model) || model.get("unsaved")) && event.preventDefault();
   const leave = () => tell(alone ? 0 : AWAY);
   const freeze = () => tell(FROZEN);
   model.on("change:state", watch);
-  window.addEventListener("beforeunload", ask);
-  window.addEventListener("pagehide", leave, true);
+  window.addEventListener("pagehide", leave);
   document.addEventListener("freeze", freeze);
   watch();
   return () => {
     clearInterval(timer);
     model.off("change:state", watch);
-    window.removeEventListener("beforeunload", ask);
-    window.removeEventListener("pagehide", leave, true);
+    window.removeEventListener("pagehide", leave);
     document.removeEventListener("freeze", freeze);
   };
 }
@@ -51,6 +52,7 @@ function render({ model, el }) {
     el.dataset.state = model.get("state");
     el.dataset.kind = kind;
     el.dataset.ended = model.get("ended");
+    el.dataset.unsaved = busy(model) || model.get("unsaved"); // app.ipynb asks before the page is left
     status.className = `bl-status bl-${kind}`;
     mark.textContent = marks[kind];
     if (text.textContent !== model.get("text")) text.textContent = model.get("text");
@@ -63,7 +65,7 @@ function render({ model, el }) {
     else progress.value = part;
     figures.textContent = model.get("figures");
   }
-  const names = ["kind", "text", "detail", "state", "ended", "part", "figures"];
+  const names = ["kind", "text", "detail", "state", "ended", "part", "figures", "unsaved"];
   for (const name of names) model.on(`change:${name}`, draw);
   draw();
   return () => { for (const name of names) model.off(`change:${name}`, draw); };

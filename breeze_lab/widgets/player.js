@@ -55,7 +55,7 @@ class Engine {
     this.newest = -1; // take
     this.halted = -1; // takes up to this one are no longer wanted
     this.leaving = () => (this.mute = true); // the page is about to go, and its way to the kernel with it
-    window.addEventListener("pagehide", this.leaving, true);
+    window.addEventListener("beforeunload", this.leaving);
     this.unlock = () => this.context?.state === "suspended" && this.context.resume();
     for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, this.unlock);
     model.on("msg:custom", (message, buffers) => this.receive(message, buffers));
@@ -187,7 +187,7 @@ class Engine {
 
   close() {
     this.rest();
-    window.removeEventListener("pagehide", this.leaving, true);
+    window.removeEventListener("beforeunload", this.leaving);
     for (const kind of ["pointerdown", "keydown"]) document.removeEventListener(kind, this.unlock);
     this.context?.close();
   }

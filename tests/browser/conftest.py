@@ -57,7 +57,7 @@ def lab_server(files):
 
 @pytest.fixture(scope="session")
 def voila_server(files):
-    running = server.voila(files, "studio.ipynb")
+    running = server.voila(files, "app.ipynb")
     yield running
     running.stop()
 

@@ -19,6 +19,10 @@ CELL = """
 import os
 from breeze_lab.widgets import CloneSession, studio
 session = CloneSession(source=os.environ["TEST_MODEL"], voices=os.environ["TEST_READY"])
+def tell(state):
+    with open(os.environ["TEST_STATES"], "a") as file:
+        print(os.getpid(), state, file=file)
+session.on("state", tell)
 studio(session)
 """
 
@@ -54,10 +58,12 @@ def make_files(folder: Path) -> dict[str, Path]:
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL.strip())])
     book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(book, folder / "studio.ipynb")
+    book.cells.insert(0, nbformat.read(ROOT / "breeze_lab" / "widgets" / "app.ipynb", as_version=4).cells[0])
+    nbformat.write(book, folder / "app.ipynb")
     quiet = folder / "settings" / "@jupyterlab" / "apputils-extension"
     quiet.mkdir(parents=True)
     (quiet / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
-    return {"folder": folder, "model": folder / "model", "ready": ready, "shelf": folder / "shelf"}
+    return {"folder": folder, "model": folder / "model", "ready": ready, "shelf": folder / "shelf", "states": folder / "states"}
 
 
 def endless(model: Path) -> None:
@@ -79,6 +85,7 @@ def environment(files: dict[str, Path]) -> dict[str, str]:
     return os.environ | {
         "TEST_MODEL": str(files["model"]),
         "TEST_READY": str(files["ready"]),
+        "TEST_STATES": str(files["states"]),  # what each kernel's session went through
         "BREEZE_LAB_VOICES": str(files["shelf"]),
         "JUPYTER_CONFIG_DIR": str(files["folder"] / "config"),
         "JUPYTERLAB_SETTINGS_DIR": str(files["folder"] / "settings"),

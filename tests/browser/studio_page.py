@@ -22,7 +22,14 @@ class StudioPage:
         self.page = self.context.new_page()
         self.page.set_default_timeout(30_000)
         self.page.on("console", lambda m: m.type == "error" and self._note(f"{m.text} {m.location}"))
+        self.asked: list[str] = []  # questions of the browser; a page may go unless `stay`
+        self.stay = False
+        self.page.on("dialog", self._answer)
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
+
+    def _answer(self, dialog: Any) -> None:
+        self.asked.append(dialog.type)
+        dialog.dismiss() if self.stay else dialog.accept()
 
     def _note(self, error: str) -> None:
         # Voila's own beacon at unload lacks the token that its server asks for (0.5.13); culling ends such kernels.
@@ -140,6 +147,10 @@ class StudioPage:
             box.select_option(label="Choose a voice…")
         box.select_option(name)
         self.await_status(f"{name} is chosen")
+
+    def kernel_states(self) -> list[tuple[str, str]]:
+        """(process, state) of all jobs so far, in all kernels."""
+        return [tuple(line.split()) for line in self.files["states"].read_text().splitlines()]
 
     @property
     def ended(self) -> int:

@@ -1,4 +1,57 @@
-"""What is left after the page is loaded again."""
+"""What is left after the page is loaded again, and what becomes of a job."""
+
+import time
+
+
+def show_again(studio):
+    """Load the page anew; in JupyterLab the notebook is saved before, as it would be."""
+    page = studio.page
+    if studio.kind == "lab":
+        page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+        page.wait_for_timeout(500)
+    page.reload()
+    page.wait_for_selector(".bl-board", timeout=60_000)
+    studio.root.get_by_role("button", name="Make speech").wait_for()
+
+
+def long_job(studio):
+    """One that goes on for minutes; its process."""
+    studio.shorten(120)
+    studio.source("Made up")
+    studio.say("A long text. " * 60, Takes=6)
+    studio.make()
+    studio.await_player(f"Number(d.take) > {studio.newest} && Number(d.total) > 0.5")
+    return studio.kernel_states()[-1][0]
+
+
+def test_a_reload_is_asked_about_where_it_would_lose_something(studio):
+    studio.shorten(0.8)
+    studio.source("Made up")
+    studio.say("To be kept.")
+    studio.make()
+    assert studio.finish() == "done"
+    studio.stay, studio.asked[:] = True, []
+    cards = studio.cards()
+    if studio.kind == "voila":
+        studio.page.evaluate("setTimeout(() => location.reload(), 0)")
+        studio.page.wait_for_timeout(1000)
+        assert studio.asked == ["beforeunload"] and studio.cards() == cards > 0
+    studio.stay = False
+
+
+def test_a_reload_in_the_middle_stops_the_job_of_a_page_of_its_own_and_none_in_lab(studio):
+    process = long_job(studio)
+    show_again(studio)
+    if studio.kind == "voila":
+        end = time.monotonic() + 20
+        while (process, "cancelled") not in studio.kernel_states() and time.monotonic() < end:
+            time.sleep(0.2)
+        assert studio.kernel_states()[-1] == (process, "cancelled")
+        return
+    studio.pause(32)  # with the reload, more than a page may take to come back
+    assert studio.kernel_states()[-1] == (process, "working") and studio.state == "working"
+    studio.press("Stop")
+    studio.await_state("cancelled")
 
 
 def test_lab_shows_the_same_session_after_a_reload_and_voila_a_new_one(studio):
@@ -6,16 +59,12 @@ def test_lab_shows_the_same_session_after_a_reload_and_voila_a_new_one(studio):
     studio.shorten(0.8)
     studio.source("Made up")
     studio.say("Before the reload.")
+    studio.number("Takes").fill("1")
     studio.make()
     assert studio.finish() == "done"
     studio.await_player("d.phase === 'done'")
     cards = studio.cards()
-    if studio.kind == "lab":
-        page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
-        page.wait_for_timeout(500)
-    page.reload()
-    page.wait_for_selector(".bl-board", timeout=60_000)
-    studio.root.get_by_role("button", name="Make speech").wait_for()
+    show_again(studio)
     if studio.kind == "lab":
         page.locator(".bl-card").first.wait_for()
         assert "Before the reload." in page.locator(".bl-card").first.inner_text()
