@@ -277,6 +277,7 @@ def test_the_hold_covers_a_slow_device():
         # What is left is made, at this speed, before what is held and made meanwhile has been played.
         assert (20.0 - hold) * rtf <= 20.0
     assert hold_seconds(20.0, 3.0) > hold_seconds(20.0, 1.5)
+    assert hold_seconds(1700.0, 3.0) == 60.0  # a long text is heard at last, with gaps if it must be
 
 
 def test_the_expected_length_follows_the_pace_of_the_reference():

@@ -8,6 +8,7 @@ import numpy as np
 from .events import Progress, Sound
 
 LEAST_HOLD_S = 0.25
+MOST_HOLD_S = 60.0  # nobody waits longer to hear the first of a long text
 
 
 class Growing:
@@ -65,4 +66,5 @@ def hold_seconds(expected_s: float, rtf: float) -> float:
     """
     if rtf <= 0.5:
         return LEAST_HOLD_S
-    return max(LEAST_HOLD_S + 2.0 * (rtf - 0.5), 7 / 6 * expected_s * (1.0 - 1.0 / (1.25 * rtf)))
+    whole = max(LEAST_HOLD_S + 2.0 * (rtf - 0.5), 7 / 6 * expected_s * (1.0 - 1.0 / (1.25 * rtf)))
+    return min(whole, MOST_HOLD_S)

@@ -60,8 +60,9 @@ class Number(Prose):
     ):
         """`value` "" leaves the number to the model; `after` follows the range in the label."""
         self.name, self._may_be_empty = name, value == ""
+        self._range = f"{name}, {least:.10g} to {most:.10g}{after}"
         super().__init__(
-            label=f"{name}, {least:.10g} to {most:.10g}{after}",
+            label=self._range,
             value=str(value),
             placeholder="model's own" if self._may_be_empty else "",
             rows=0,
@@ -90,8 +91,8 @@ class Number(Prose):
         return None if not self.value else int(float(self.value)) if self.step == 1 else float(self.value)
 
     def _look(self, _: Any) -> None:
-        self.note = self.fault()
-        self.kind = "warn" if self.note else "info"
+        self.label = self.fault() or self._range
+        self.kind = "warn" if self.fault() else "info"
 
 
 class Wave(Part):

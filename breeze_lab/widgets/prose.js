@@ -48,7 +48,7 @@ function render({ model, el }) {
     note.textContent = model.get("note");
     note.className = `bl-hint bl-${model.get("kind")}`;
     note.hidden = !model.get("note");
-    if (!model.get("rows")) box.setAttribute("aria-invalid", !note.hidden);
+    if (!model.get("rows")) box.setAttribute("aria-invalid", model.get("kind") === "warn"); // its label says why
     box.disabled = model.get("disabled");
     label.textContent = model.get("label");
   }

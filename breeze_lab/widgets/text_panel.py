@@ -28,7 +28,7 @@ class TextPanel:
         self.text = Prose(label="Text to say", value=SAMPLE, rows=5, chips_label="Insert an event at the cursor")
         self.preset = field(w.Dropdown, "Manner", options=list(PRESETS))
         self.instruct = field(w.Text, "Instruction", placeholder="such as: speak calmly", grow="3 1 220px")
-        self.cfg = Number("CFG", 1.0, 1, 4, 0.1)
+        self.cfg = Number("CFG", 1, 1, 4, 0.1)
         self.seed = Number("Seed", 7, 0, 2**32 - 1, grow="2 1 120px")
         self.lock = w.ToggleButton(
             value=True, description="Kept", tooltip="Kept: the same seed each time, the same speech"

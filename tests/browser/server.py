@@ -63,7 +63,8 @@ def make_files(folder: Path) -> dict[str, Path]:
     quiet = folder / "settings" / "@jupyterlab" / "apputils-extension"
     quiet.mkdir(parents=True)
     (quiet / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
-    return {"folder": folder, "model": folder / "model", "ready": ready, "shelf": folder / "shelf", "states": folder / "states"}
+    names = ("model", "ready", "shelf", "states")
+    return {"folder": folder} | {name: folder / name for name in names}
 
 
 def endless(model: Path) -> None:
