@@ -56,12 +56,34 @@ def strict(cls: type[T], data: Any, where: str, decoys: frozenset[str] | tuple[s
     if missing:
         raise BreezeLabError(f"{where} lacks {', '.join(missing)}. Take the file from the checkpoint again.")
     for f in fields(cls):  # type: ignore[arg-type]
-        value = data.get(f.name, 0)
-        if f.type is int and (not isinstance(value, int) or isinstance(value, bool)):
-            raise BreezeLabError(f"{where}: {f.name} is {value!r}, not a whole number. Restore the file.")
-        if f.type is float and not isinstance(value, (int, float)):
-            raise BreezeLabError(f"{where}: {f.name} is {value!r}, not a number. Restore the file.")
+        if f.name in data:
+            _need_kind(data[f.name], f.type, f.name, where)
     return cls(**{k: v for k, v in data.items() if k in names})
+
+
+def _need_kind(value: Any, kind: Any, name: str, where: str) -> None:
+    """Refuse a value that is not of the field's kind. Sizes and lengths are 1 or more, token ids 0 or more."""
+    least = 0 if name.endswith(("_id", "_index")) else 1
+
+    def whole(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+    kinds = {
+        int: (whole(value), f"a whole number >= {least}"),
+        int | None: (value is None or whole(value), f"a whole number >= {least}"),
+        float: (_positive(value), "a number above 0"),
+        str: (isinstance(value, str), "a text"),
+        str | None: (value is None or isinstance(value, str), "a text"),
+        tuple[int, ...]: (isinstance(value, list | tuple) and all(map(whole, value)), "a list of whole numbers >= 1"),
+        tuple[str, ...]: (isinstance(value, list | tuple), "a list"),
+        dict[str, Any] | None: (value is None or isinstance(value, dict), "an object"),
+    }
+    fits, wanted = kinds.get(kind, (True, ""))
+    _need(fits, f"{where}: {name} is {value!r}, not {wanted}. Restore the file.")
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
 
 
 def _need(condition: bool, message: str) -> None:
@@ -222,15 +244,27 @@ def parse_config(data: dict[str, Any], where: str = "config.json") -> BreezeConf
     top = strict(_Top, data | {"quantization": quantization}, where, TOP_DECOYS)
     codebooks = data.get("audio_num_codebooks") or data.get("num_codebooks", 16)
     vocab = data.get("audio_vocab_size") or data.get("vocab_size", 2051)
-    _need(isinstance(codebooks, int) and isinstance(vocab, int), f"{where}: num_codebooks or vocab_size is no number.")
+    positions, codec = data.get("max_position_embeddings", 2048), data.get("codec_config") or {}
+    _need_kind(codec, dict[str, Any] | None, "codec_config", where)
+    code_size = codec.get("codebook_size", vocab - 3 if isinstance(vocab, int) else vocab)
+    for name, value in (
+        ("num_codebooks", codebooks),
+        ("vocab_size", vocab),
+        ("max_position_embeddings", positions),
+        ("codec_config.codebook_size", code_size),
+    ):
+        _need_kind(value, int, name, where)
     embed = data.get("audio_embed_size") or data["backbone_config"].get("hidden_size")
 
     text = dict(data["text_encoder_config"])
-    text.setdefault("layer_types", _layer_types(text))
-    rope = {k: dict(v) for k, v in (text.get("rope_parameters") or {}).items() if v}
+    rope = _objects(text.get("rope_parameters") or {}, f"{where}: text_encoder_config.rope_parameters")
     if text.get("rope_scaling") and "full_attention" not in rope:
-        rope["full_attention"] = dict(text["rope_scaling"])
-    text |= {"layer_types": tuple(text["layer_types"]), "rope_parameters": rope}
+        rope |= _objects({"full_attention": text["rope_scaling"]}, f"{where}: text_encoder_config.rope_scaling")
+    text["rope_parameters"] = rope
+    if "layer_types" not in text:
+        text["layer_types"] = _layer_types(text)
+    elif isinstance(text["layer_types"], list):
+        text["layer_types"] = tuple(text["layer_types"])
 
     backbone = _rope_forms(data["backbone_config"], f"{where}: backbone_config")
     _need(
@@ -240,6 +274,7 @@ def parse_config(data: dict[str, Any], where: str = "config.json") -> BreezeConf
     depth = _rope_forms(data["depth_decoder_config"], f"{where}: depth_decoder_config")
     depth = {"num_codebooks": codebooks, "vocab_size": vocab, "audio_embed_size": embed} | depth
     depth.setdefault("backbone_hidden_size", backbone.get("hidden_size"))
+    _llama3(depth, f"{where}: depth_decoder_config")
 
     config = BreezeConfig(
         text_encoder=strict(TextEncoderConfig, text, f"{where}: text_encoder_config", TEXT_DECOYS),
@@ -247,31 +282,61 @@ def parse_config(data: dict[str, Any], where: str = "config.json") -> BreezeConf
         depth=strict(DepthConfig, depth, f"{where}: depth_decoder_config", DEPTH_DECOYS),
         num_codebooks=codebooks,
         vocab_size=vocab,
-        codec_vocab_size=(data.get("codec_config") or {}).get("codebook_size", vocab - 3),
-        max_positions=data.get("max_position_embeddings", 2048),
+        codec_vocab_size=code_size,
+        max_positions=positions,
         **{f.name: getattr(top, f.name) for f in fields(_Top)},
     )
     _check(config, where)
     return config
 
 
-def _layer_types(text: dict[str, Any]) -> list[str]:
+def _objects(data: Any, where: str) -> dict[str, dict[str, Any]]:
+    """Rope settings by layer type, empty ones left out; numbers in them are above 0."""
+    _need(isinstance(data, dict), f"{where} is {data!r}, not an object. Restore the file.")
+    found = {k: v for k, v in data.items() if v}
+    for kind, given in found.items():
+        _need(isinstance(given, dict), f"{where}: {kind} is {given!r}, not an object. Restore the file.")
+        for name in ("rope_theta", "factor"):
+            if name in given:
+                _need_kind(given[name], float, f"{kind}.{name}", where)
+    return {kind: dict(given) for kind, given in found.items()}
+
+
+def _layer_types(text: dict[str, Any]) -> tuple[str, ...]:
     """Every sixth layer attends fully where the file gives a pattern instead of a list (T5Gemma2's default)."""
     pattern = text.get("_sliding_window_pattern") or text.get("sliding_window_pattern") or 6
-    layers = range(1, text.get("num_hidden_layers", 0) + 1)
-    return ["sliding_attention" if i % pattern else "full_attention" for i in layers]
+    _need_kind(pattern, int, "sliding_window_pattern", "text_encoder_config")
+    count = text.get("num_hidden_layers")  # refused later where it is no number
+    layers = range(1, count + 1) if isinstance(count, int) else ()
+    return tuple("sliding_attention" if i % pattern else "full_attention" for i in layers)
 
 
 def _rope_forms(data: dict[str, Any], where: str) -> dict[str, Any]:
     """Accept both spellings: rope_theta with rope_scaling, and the newer rope_parameters."""
     out = dict(data)
     new = out.get("rope_parameters") or {}
+    _need_kind(new, dict[str, Any] | None, "rope_parameters", where)
     if new:
         out.setdefault("rope_theta", new.get("rope_theta"))
         if new.get("rope_type", "default") != "default":
             out.setdefault("rope_scaling", {k: v for k, v in new.items() if k != "rope_theta"})
     _need(out.get("rope_theta") is not None, f"{where} lacks rope_theta. Take the file from the checkpoint again.")
     return out
+
+
+def _llama3(depth: dict[str, Any], where: str) -> None:
+    """Check the depth decoder's rope_scaling; one of type default, which scales nothing, is taken out."""
+    scaling = depth.get("rope_scaling")
+    _need_kind(scaling, dict[str, Any] | None, "rope_scaling", where)
+    if scaling is None:
+        return
+    kind = scaling.get("rope_type", scaling.get("type"))
+    _need(kind in ("llama3", "default"), f"{where}: rope_scaling must be of type llama3 or absent.")
+    if kind == "default":
+        depth["rope_scaling"] = None
+        return
+    for name in ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"):
+        _need_kind(scaling.get(name), float, f"rope_scaling.{name}", where)
 
 
 def _check(c: BreezeConfig, where: str) -> None:
@@ -302,12 +367,7 @@ def _check(c: BreezeConfig, where: str) -> None:
         f"{where}: backbone width {c.backbone.hidden_size}, audio embedding {c.depth.audio_embed_size} and the depth "
         f"decoder's backbone_hidden_size {c.depth.backbone_hidden_size} must be equal, since the embedding is tied.",
     )
-    scaling = c.depth.rope_scaling
     _need(
-        scaling is None or scaling.get("rope_type", scaling.get("type")) in ("llama3", "default"),
-        f"{where}: the depth decoder's rope_scaling must be of type llama3 or absent.",
-    )
-    _need(
-        0 < c.codec_vocab_size <= c.vocab_size,
+        c.codec_vocab_size <= c.vocab_size,
         f"{where}: codec_config.codebook_size {c.codec_vocab_size} must lie between 1 and vocab_size {c.vocab_size}.",
     )

@@ -1,7 +1,14 @@
 """config.json is read strictly: decoys have no effect, unknown keys and contradictions are refused by name."""
 
+import copy
+import json
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
 import pytest
 
+from breeze_lab.codec.qwen12hz.config import parse_config as parse_qwen
+from breeze_lab.codec.stft.config import parse_config as parse_stft
 from breeze_lab.config import parse_config
 from breeze_lab.errors import BreezeLabError
 from breeze_lab.random_checkpoint import random_config
@@ -82,3 +89,85 @@ def test_a_size_that_is_no_number_is_refused(data, part, key):
     data[part][key] = "wide"
     with pytest.raises(BreezeLabError, match=f"{part}: {key} is 'wide'"):
         parse_config(data)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("piece_letters", 0, "piece_letters is 0, not a whole number >= 1"),
+        ("max_position_embeddings", None, "max_position_embeddings is None, not a whole number"),
+        ("codec_config", "x", "codec_config is 'x', not an object"),
+        ("codec_config.codebook_size", "x", "codebook_size is 'x', not a whole number"),
+        ("codebook_eos_token_id", -1, "codebook_eos_token_id is -1, not a whole number >= 0"),
+        ("text_frontend", 3, "text_frontend is 3, not a text"),
+        ("quantization", "int8", "quantization is 'int8', not an object"),
+        ("backbone_config.head_dim", 0, "backbone_config: head_dim is 0"),
+        ("backbone_config.rms_norm_eps", 0, "rms_norm_eps is 0, not a number above 0"),
+        ("backbone_config.rope_parameters", 3, "rope_parameters is 3, not an object"),
+        ("text_encoder_config.num_hidden_layers", "x", "num_hidden_layers is 'x'"),
+        ("text_encoder_config.layer_types", 3, "layer_types is 3, not a list"),
+        ("text_encoder_config.rope_parameters", [1], "rope_parameters is .1., not an object"),
+        ("text_encoder_config.rope_parameters.full_attention", 3, "full_attention is 3, not an object"),
+        ("text_encoder_config.rope_parameters.full_attention.factor", 0, "full_attention.factor is 0, not a number"),
+        ("depth_decoder_config.rope_scaling", [], "rope_scaling is .., not an object"),
+        ("depth_decoder_config.rope_scaling.factor", None, "rope_scaling.factor is None, not a number"),
+        ("depth_decoder_config.rope_scaling.rope_type", "yarn", "type llama3 or absent"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_named(data, path, value, message):
+    put(data, path.split("."), value)
+    with pytest.raises(BreezeLabError, match=message):
+        parse_config(data)
+
+
+def put(data, path, value):
+    for key in path[:-1]:
+        data = data[key]
+    data[path[-1]] = value
+
+
+def paths(data, above=()):
+    for key, value in data.items():
+        yield (*above, key)
+        if isinstance(value, dict):
+            yield from paths(value, (*above, key))
+
+
+def numbers(config):
+    """Every number of a configuration, its parts included, by name."""
+    for f in fields(config):
+        value = getattr(config, f.name)
+        if is_dataclass(value):
+            yield from numbers(value)
+        elif f.type in (int, float):
+            yield f.name, value
+
+
+def stored(folder):
+    return json.loads((folder / "audio_tokenizer" / "config.json").read_text())
+
+
+@pytest.mark.parametrize("which", ["model", "qwen codec", "stft codec"])
+def test_no_value_of_the_wrong_kind_gets_through(which, tiny_folder):
+    waft = Path(__file__).parent.parent / "data" / "waft"
+    parse, data = {
+        "model": (parse_config, random_config("tiny") | {"piece_letters": 240, "text_frontend": None}),
+        "qwen codec": (parse_qwen, stored(tiny_folder)),
+        "stft codec": (parse_stft, stored(waft)),
+    }[which]
+    parse(data, "config.json")
+    for path in paths(data):
+        for value in (None, 0, -1, 1.5, float("nan"), "x", [], [1], {}, {"a": 1}, True):
+            changed = copy.deepcopy(data)
+            put(changed, path, value)
+            try:
+                config = parse(changed, "config.json")
+            except BreezeLabError as error:
+                assert "config.json" in str(error)
+                continue
+            assert all(n > 0 or (n == 0 and name.endswith(("_id", "_index"))) for name, n in numbers(config)), path
+
+
+def test_a_rope_scaling_that_scales_nothing_is_none(data):
+    data["depth_decoder_config"]["rope_scaling"] = {"rope_type": "default"}
+    assert parse_config(data).depth.rope_scaling is None
