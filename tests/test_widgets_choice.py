@@ -134,6 +134,16 @@ def test_a_saved_voice_that_another_page_deleted_leaves_the_list_with_the_error(
     assert names(there) == ["Yours"] and shown(there) == ("saved", "Yours" if act == "choose" else "")
 
 
+def test_a_saved_voice_that_another_page_deleted_is_refused_and_no_longer_shown(two):
+    here, there = two
+    save(here, "Mine")
+    there.voice.source.value = "saved"
+    there.voice.saved.value = "Mine"
+    here.session.delete_voice("Mine")
+    press(there)
+    assert "no saved voice “Mine”" in there.board.text and shown(there) == ("saved", "") and names(there) == []
+
+
 def test_a_voice_saved_anew_under_the_same_name_is_read_anew(two):
     here, there = two
     save(here, "Mine")

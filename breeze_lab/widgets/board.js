@@ -65,10 +65,20 @@ function render({ model, el }) {
     else progress.value = part;
     figures.textContent = model.get("figures");
   }
+  function handOn() {
+    // The pressed button is about to be disabled, and would take the keyboard's place on the page with it.
+    const [make, stop] = [".bl-primary", ".bl-stop"].map((s) => el.closest(".bl-studio")?.querySelector(s));
+    const [from, to] = busy(model) ? [make, stop] : [stop, make];
+    if (from && document.activeElement === from) to.focus();
+  }
   const names = ["kind", "text", "detail", "state", "ended", "part", "figures", "unsaved"];
   for (const name of names) model.on(`change:${name}`, draw);
+  model.on("change:state", handOn);
   draw();
-  return () => { for (const name of names) model.off(`change:${name}`, draw); };
+  return () => {
+    for (const name of names) model.off(`change:${name}`, draw);
+    model.off("change:state", handOn);
+  };
 }
 
 export default { initialize, render };

@@ -91,8 +91,9 @@ class Number(Prose):
         return None if not self.value else int(float(self.value)) if self.step == 1 else float(self.value)
 
     def _look(self, _: Any) -> None:
-        self.label = self.fault() or self._range
-        self.kind = "warn" if self.fault() else "info"
+        with self.hold_sync():
+            self.label = self.fault() or self._range
+            self.kind = "warn" if self.fault() else "info"
 
 
 class Wave(Part):

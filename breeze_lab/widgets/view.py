@@ -128,10 +128,11 @@ class Studio:
 
     def on_state(self, state: State) -> None:
         busy = state in BUSY
+        (self.stop if busy else self.make).disabled = False  # first: the board hands the focus on
         with self.board.hold_sync():
             self.board.ended += not busy and self.board.state in BUSY
             self.board.state = str(state)
-        self.make.disabled, self.stop.disabled = busy, not busy
+        (self.make if busy else self.stop).disabled = True
         self.voice.on_busy(busy)
         self.text.on_busy(busy)
         if not busy or state is State.LOADING:

@@ -216,7 +216,11 @@ class VoiceDesk(Jobs):
 
     def _check_voice(self) -> None:
         if self.saved:
-            self.shelf.held(self.saved)
+            try:
+                self.shelf.held(self.saved)
+            except BreezeLabError:
+                self.list_voices()
+                raise
             return
         if self.clip is None:
             if self.place in NOTHING:

@@ -76,6 +76,54 @@ def test_the_keyboard_reaches_everything_in_reading_order(studio):
     assert -1 not in places and places == sorted(places), seen
 
 
+def test_the_keyboard_alone_makes_and_stops(studio):
+    page = studio.page
+    studio.shorten(60)
+    studio.source("Made up")
+    studio.say("By keys alone.", Seed=7, Takes=1)
+    studio.root.get_by_role("button", name="Make speech").focus()
+    studio.newest = int(studio.player("take") or 0)
+    page.keyboard.press("Enter")
+    studio.await_player(f"Number(d.take) > {studio.newest} && Number(d.total) > 0.3")
+    assert page.evaluate("document.activeElement.textContent") == "Stop"
+    page.keyboard.press("Enter")
+    studio.await_state("cancelled")
+    page.wait_for_function("document.activeElement.textContent === 'Make speech'", timeout=5000)
+
+
+def test_numbers_stay_as_they_are_typed_and_their_label_says_what_is_wrong(studio):
+    box = studio.number("Seed")
+    for typed, shown in (("1.5", "1.5"), ("-1", "-1"), ("1e", ""), ("99999999999", "99999999999")):
+        box.focus()
+        studio.page.keyboard.press("Control+a")
+        studio.page.keyboard.type(typed)
+        studio.pause(0.5)  # what was typed before must not pass for it
+        studio.root.locator("label", has_text="Seed: choose a whole number from 0").wait_for()
+        assert box.input_value() == shown and box.get_attribute("aria-invalid") == "true"
+        studio.make()
+        studio.await_status("Seed: choose a whole number from 0 to 4294967295")
+        studio.page.keyboard.press("Tab")
+    box.fill("7")
+    studio.root.get_by_text("Seed, 0 to 4294967295").wait_for()
+
+
+def test_axe_finds_nothing_in_the_dark(studio, axe):
+    if studio.kind == "lab":
+        pytest.skip("Voila takes the theme from its address.")
+    light, studio.page = studio.page, studio.context.new_page()
+    try:
+        studio.page.goto(f"{studio.server.url}?theme=dark&voila-theme=dark", timeout=90_000)
+        studio.page.wait_for_selector(".bl-board", timeout=60_000)
+        studio.ready()
+        studio.number("Seed").fill("-1")
+        studio.root.get_by_text("Seed: choose").wait_for()
+        studio.shot("dark")
+        assert faults(studio, axe) == []
+    finally:
+        studio.page.close()
+        studio.page = light
+
+
 @pytest.mark.parametrize("width", [1200, 800, 480])
 def test_nothing_is_cut_off_at_this_width(studio, width):
     if studio.kind == "lab" and width < 800:
