@@ -121,6 +121,11 @@ def why_not() -> str:
     return _reason
 
 
+def is_loaded(path: str) -> bool:
+    """Whether `path` is the OpenBLAS that was loaded for MLX."""
+    return _loaded is not None and Path(path).resolve().name == Path(_loaded).resolve().name
+
+
 def openblas_version() -> str | None:
     """OpenBLAS's own description of its build (version, kernel, threads), when it is loaded."""
     if not _loaded:

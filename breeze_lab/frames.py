@@ -8,30 +8,13 @@ Shapes: B batch, K codebooks, C backbone channels, V ids a codebook.
 from collections.abc import Callable, Sequence
 
 import mlx.core as mx
+import mlx.nn as nn
 
 from .cache import FrameCache
+from .host import can_share, host
 from .model import DepthDecoder
-from .samplers import guide
-
-Draw = Callable[[mx.array], mx.array]
-"""float32 [1, V] logits -> int [1] code, still on the device."""
-
-
-class HostReads:
-    """Counts the times the host waits for a value from the device. All reads of a generation go through one."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def item(self, array: mx.array) -> int:
-        """Read one integer."""
-        self.count += 1
-        return int(array.item())  # type: ignore[arg-type]
-
-    def list(self, array: mx.array) -> list:
-        """Read a whole array."""
-        self.count += 1
-        return array.tolist()  # type: ignore[return-value]
+from .reads import HostReads
+from .samplers import CodeDraw, guide
 
 
 def next_logits(depth: DepthDecoder, codes: mx.array, hidden: mx.array) -> mx.array:
@@ -61,7 +44,12 @@ def step_logits(depth: DepthDecoder, code: mx.array, caches: list[FrameCache]) -
 
 
 def recompute(
-    depth: DepthDecoder, first: mx.array, branches: Sequence[mx.array], draw: Draw, cfg_scale: float, reads: HostReads
+    depth: DepthDecoder,
+    first: mx.array,
+    branches: Sequence[mx.array],
+    draw: CodeDraw,
+    cfg_scale: float,
+    reads: HostReads,
 ) -> mx.array:
     """The depth stack runs over the growing prefix at each step, and each code is read back (mlx-audio before #966).
 
@@ -83,7 +71,12 @@ def recompute(
 
 
 def cached(
-    depth: DepthDecoder, first: mx.array, branches: Sequence[mx.array], draw: Draw, cfg_scale: float, reads: HostReads
+    depth: DepthDecoder,
+    first: mx.array,
+    branches: Sequence[mx.array],
+    draw: CodeDraw,
+    cfg_scale: float,
+    reads: HostReads,
 ) -> mx.array:
     """One position a step against a per-frame cache, and each code is read back (#966). Arguments as `recompute`."""
     walks = _start(depth, branches)
@@ -96,7 +89,12 @@ def cached(
 
 
 def device(
-    depth: DepthDecoder, first: mx.array, branches: Sequence[mx.array], draw: Draw, cfg_scale: float, reads: HostReads
+    depth: DepthDecoder,
+    first: mx.array,
+    branches: Sequence[mx.array],
+    draw: CodeDraw,
+    cfg_scale: float,
+    reads: HostReads,
 ) -> mx.array:
     """Codes stay on the device: each step is sent off while the next is built, nothing is read (#988).
 
@@ -124,5 +122,15 @@ def guided(logits: list[mx.array], cfg_scale: float) -> mx.array:
     return guide(logits[0], logits[1] if len(logits) > 1 else None, cfg_scale)
 
 
-METHODS: dict[str, Callable[..., mx.array]] = {"recompute": recompute, "cached": cached, "device": device}
-"""The rungs by name, slowest first."""
+METHODS: dict[str, Callable[..., mx.array]] = {"recompute": recompute, "cached": cached, "device": device, "host": host}
+"""The rungs by name, slowest first on a CPU."""
+
+
+def usable(model: nn.Module) -> list[str]:
+    """The rungs that a model's weights can take on the default device: `host` only float32 ones on a CPU."""
+    return [name for name in METHODS if name != "host" or can_share(model)]
+
+
+def fastest(model: nn.Module) -> str:
+    """The rung that `generate` takes without being told: the last usable one."""
+    return usable(model)[-1]

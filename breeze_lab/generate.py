@@ -14,9 +14,11 @@ import numpy as np
 
 from .checkpoint import SpeechModel
 from .errors import BreezeLabError
-from .frames import METHODS, HostReads, guided
+from .frames import METHODS, fastest, guided, usable
+from .host import HostBackbone
 from .prompt import Prompt, PromptBuilder, check_request, split_text, spoken_length
-from .samplers import KeySequence, Sampling, draw, penalize, reserved_mask
+from .reads import HostReads
+from .samplers import CodeDraw, KeySequence, Sampling, draw, penalize, reserved_mask
 from .voice import Voice
 
 LETTERS_PER_SECOND = 15.0
@@ -92,7 +94,7 @@ def generate(
     top_p: float | None = None,
     repetition_penalty: float | None = None,
     max_frames: int = 750,
-    method: str = "device",
+    method: str | None = None,
     speaker: str = "S0",
     cancel: Cancel | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -108,7 +110,7 @@ def generate(
         temperature, top_k, top_p, repetition_penalty: see `Sampling`. None is the checkpoint's own value, in
             `model.sampling`; a number overrides that one alone.
         max_frames: most frames of one piece of text (12.5 a second; 750 is 60 s). Long text is split at sentences.
-        method: a rung of the ladder, see `breeze_lab.frames`.
+        method: a rung of the ladder, see `breeze_lab.frames`; None takes the fastest, `frames.fastest`.
         speaker: tag S0 to S9.
         cancel: stops within a frame once set; what was made is returned.
         progress: called with frames done and frames expected (an estimate from the text).
@@ -156,7 +158,7 @@ def stream_generate(
     top_p: float | None = None,
     repetition_penalty: float | None = None,
     max_frames: int = 750,
-    method: str = "device",
+    method: str | None = None,
     speaker: str = "S0",
     cancel: Cancel | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -188,15 +190,19 @@ def stream_generate(
     builder.check(pieces)
     if voice is not None:
         builder.set_voice(voice)
-    loop = FrameLoop(model, KeySequence(seed), sampling, float(cfg_scale), method, max_frames, cancel)
+    loop = FrameLoop(
+        model, KeySequence(seed), sampling, float(cfg_scale), method or fastest(model.lm), max_frames, cancel
+    )
     return _stream(model, builder, loop, pieces, seed, chunk_frames, voice is None, progress)
 
 
 def _check_call(model: object, method: object, cancel: object, progress: object) -> None:
     if not isinstance(model, SpeechModel):
         raise BreezeLabError(f"model is of type {type(model).__name__}. Pass a loaded one: breeze_lab.load().")
-    if method not in list(METHODS):
+    if method not in [None, *METHODS]:
         raise BreezeLabError(f"Unknown method {method!r}. Choose one of {', '.join(METHODS)}.")
+    if method is not None and method not in usable(model.lm):
+        raise BreezeLabError(f"Method {method!r} needs a CPU and float32 weights. Leave it out, or take 'device'.")
     if cancel is not None and not callable(getattr(cancel, "is_set", None)):
         raise BreezeLabError(f"cancel is of type {type(cancel).__name__}, without is_set(). Pass a threading.Event.")
     if progress is not None and not callable(progress):
@@ -221,11 +227,13 @@ class FrameLoop:
     ):
         config = model.config
         self.lm, self.keys, self.sampling, self.cfg_scale = model.lm, keys, sampling, cfg_scale
-        self.complete, self.ahead = METHODS[method], method == "device"
+        self.complete, self.ahead, self.on_host = METHODS[method], method == "device", method == "host"
         self.max_frames, self.max_positions, self.cancel = max_frames, config.max_positions, cancel
         self.eos, self.reads = config.eos_class, HostReads()
         self.first_mask = reserved_mask(config.vocab_size, config.codec_vocab_size, config.vocab_size + 1)
-        self.depth_mask = reserved_mask(config.vocab_size, config.codec_vocab_size, config.vocab_size)
+        self.draw = CodeDraw(
+            keys, sampling, reserved_mask(config.vocab_size, config.codec_vocab_size, config.vocab_size)
+        )
         self.finish_reason = "eos"
 
     def prefill(self, prompt: Prompt) -> None:
@@ -248,6 +256,8 @@ class FrameLoop:
         ]
         self.seen = mx.zeros((self.eos + 1,), mx.bool_)
         mx.eval(self.hidden)
+        if self.on_host:
+            self.advance = HostBackbone(self.lm.backbone_model, self.lm.depth_decoder, self.caches)
 
     def frames(self) -> Iterator[list[int]]:
         """Yield each frame's K codes as they are read; sets `finish_reason`."""
@@ -283,24 +293,22 @@ class FrameLoop:
         """Send off one frame: int32 [K + 1], its codes and whether a logit was NaN; and the keys after codebook 0."""
         lm, sampling = self.lm, self.sampling
         logits = guided([lm.lm_head(hidden) for hidden in self.hidden], self.cfg_scale)
-        broken = mx.isnan(logits).any()
+        self.draw.broken = mx.isnan(logits).any()
         first = draw(penalize(logits, self.seen, sampling.repetition_penalty) + self.first_mask, self.keys, sampling)
         keys_after_first = self.keys.state
         if sampling.repetition_penalty != 1.0:
             self.seen = self.seen | (mx.arange(self.eos + 1) == first)
-
-        def draw_depth(logits: mx.array) -> mx.array:
-            nonlocal broken
-            broken = broken | mx.isnan(logits[0, 0])
-            return draw(logits + self.depth_mask, self.keys, sampling)
-
-        codes = self.complete(lm.depth_decoder, first, self.hidden, draw_depth, self.cfg_scale, self.reads)
-        packed = mx.concatenate([codes, broken[None].astype(mx.int32)])
+        codes = self.complete(lm.depth_decoder, first, self.hidden, self.draw, self.cfg_scale, self.reads)
+        packed = mx.concatenate([codes, self.draw.broken[None].astype(mx.int32)])
         if not last:
-            x = lm.embed_frames(codes[None, None])
-            self.hidden = [lm.backbone_model(x, caches)[:, -1] for caches in self.caches]
+            self.hidden = self.advance(codes)
         mx.async_eval(packed, self.hidden)
         return packed, keys_after_first
+
+    def advance(self, codes: mx.array) -> list[mx.array]:
+        """int [K] codes of the frame before -> each branch's next hidden state [1, C]."""
+        x = self.lm.embed_frames(codes[None, None])
+        return [self.lm.backbone_model(x, caches)[:, -1] for caches in self.caches]
 
 
 class _Meter:

@@ -4,12 +4,14 @@ All of it is in float32, whatever the model's dtype. Shapes: B batch, V ids.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import mlx.core as mx
 import numpy as np
 
 from .errors import BreezeLabError
+from .reads import HostReads
 
 
 class KeySequence:
@@ -117,3 +119,57 @@ def draw(logits: mx.array, keys: KeySequence, sampling: Sampling) -> mx.array:
     logits = logits * (1 / sampling.temperature)
     logits = keep_top_p(keep_top_k(logits, sampling.top_k), sampling.top_p)
     return mx.random.categorical(logits, key=keys.next())
+
+
+class CodeDraw:
+    """Draws the depth codebooks' codes of one utterance.
+
+    Args:
+        keys: each draw takes the next one.
+        sampling: temperature and filters.
+        mask: float32 [V], -inf on reserved ids; see `reserved_mask`.
+
+    `broken`: bool, on the device; whether any logit so far was NaN.
+    """
+
+    def __init__(self, keys: KeySequence, sampling: Sampling, mask: mx.array):
+        self.keys, self.sampling, self.mask = keys, sampling, mask
+        self.broken = mx.array(False)
+
+    def __call__(self, logits: mx.array) -> mx.array:
+        """float32 [1, V] guided logits -> int [1] code, still on the device."""
+        self.broken = self.broken | mx.isnan(logits[0, 0])
+        return draw(logits + self.mask, self.keys, self.sampling)
+
+    def on_host(self, count: int, reads: HostReads) -> Callable[[np.ndarray], int]:
+        """The next `count` draws in NumPy: a function float32 [V] -> code. Takes all their keys at once.
+
+        The same codes as `__call__`: MLX (0.32) finds a categorical draw by one uniform number in the cumulated
+        probabilities.
+        """
+        mask, sampling = np.asarray(memoryview(self.mask)), self.sampling  # type: ignore[arg-type]
+        uniforms = iter(())
+        if sampling.temperature:
+            keys = mx.stack([self.keys.next() for _ in range(count)])
+            uniforms = iter(reads.array(mx.vmap(lambda key: mx.random.uniform(key=key))(keys)))
+
+        def pick(logits: np.ndarray) -> int:
+            if np.isnan(logits[0]):
+                self.broken = mx.array(True)
+                return 0
+            logits = logits + mask
+            if not sampling.temperature:
+                return int(logits.argmax())
+            logits = logits * np.float32(1 / sampling.temperature)
+            if 0 < sampling.top_k < len(logits):
+                logits[logits < np.partition(logits, -sampling.top_k)[-sampling.top_k]] = -np.inf
+            weights = np.exp(logits - logits.max())
+            if sampling.top_p < 1:
+                order = np.argsort(-logits, kind="stable")
+                shares = weights[order] / weights.sum()
+                weights[order[shares.cumsum() - shares >= sampling.top_p]] = 0
+            cumulated = weights.cumsum()
+            wanted = np.clip(next(uniforms) * weights.sum(), np.float32(1e-38), cumulated[-1])
+            return int(cumulated.searchsorted(wanted))
+
+        return pick

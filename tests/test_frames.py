@@ -4,9 +4,13 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from breeze_lab.frames import METHODS, HostReads, next_logits, start_frame, step_logits
+from breeze_lab.errors import BreezeLabError
+from breeze_lab.frames import METHODS, fastest, next_logits, start_frame, step_logits, usable
+from breeze_lab.host import host
 from breeze_lab.measure.host_reads import count_host_reads
-from breeze_lab.samplers import KeySequence, Sampling, draw, reserved_mask
+from breeze_lab.measure.walks import as_dtype
+from breeze_lab.reads import HostReads
+from breeze_lab.samplers import CodeDraw, KeySequence, Sampling, reserved_mask
 
 
 @pytest.fixture
@@ -19,16 +23,15 @@ def hidden_states(seed, count=1):
     return [mx.array(rng.normal(size=(1, 64)).astype(np.float32)) for _ in range(count)]
 
 
-def frame(model, method, seed, branches, scale=2.0):
+def frame(model, method, seed, branches, scale=2.0, **sampling):
     """Codes of one frame, and the host reads counted by the frame itself and by a counter outside."""
-    config, keys, reads = model.config, KeySequence(seed), HostReads()
+    config, reads = model.config, HostReads()
     mask = reserved_mask(config.vocab_size, config.codec_vocab_size, config.vocab_size)
+    draw = CodeDraw(KeySequence(seed), Sampling(**sampling), mask)
     first = mx.array([seed % config.codec_vocab_size])
     mx.eval(first, branches)
     with count_host_reads() as outside:
-        codes = METHODS[method](
-            model.lm.depth_decoder, first, branches, lambda x: draw(x + mask, keys, Sampling()), scale, reads
-        )
+        codes = METHODS[method](model.lm.depth_decoder, first, branches, draw, scale, reads)
     return np.array(codes), reads.count, outside.count
 
 
@@ -65,7 +68,39 @@ def test_all_rungs_draw_the_same_codes(tiny, branches, seed):
         np.testing.assert_array_equal(codes, want, err_msg=method)
 
 
-@pytest.mark.parametrize(("method", "reads"), [("recompute", 16), ("cached", 16), ("device", 0)])
+@pytest.mark.parametrize(
+    "sampling", [{"temperature": 0}, {"top_k": 0}, {"top_p": 0.6}, {"temperature": 2.0, "top_k": 3}]
+)
+def test_draws_in_numpy_are_those_of_mlx_with_every_filter(tiny, sampling):
+    for seed in range(6):
+        hidden = hidden_states(seed)
+        np.testing.assert_array_equal(
+            frame(tiny, "host", seed, hidden, **sampling)[0], frame(tiny, "device", seed, hidden, **sampling)[0]
+        )
+
+
+def test_the_host_walks_by_the_weights_of_now(tiny):
+    (hidden,) = hidden_states(1)
+    before = frame(tiny, "host", 1, [hidden])[0]
+    norm = tiny.lm.depth_decoder.model.norm
+    kept, norm.weight = norm.weight, norm.weight * mx.array(np.linspace(-1, 1, norm.weight.size, dtype=np.float32))
+    try:
+        after = frame(tiny, "host", 1, [hidden])[0]
+        np.testing.assert_array_equal(after, frame(tiny, "device", 1, [hidden])[0])
+        assert (after != before).any()
+    finally:
+        norm.weight = kept
+
+
+def test_only_float32_on_a_cpu_is_walked_on_the_host(tiny):
+    assert usable(tiny.lm) == list(METHODS) and fastest(tiny.lm) == "host"
+    depth = as_dtype(tiny.lm.depth_decoder, mx.bfloat16)
+    assert usable(depth) == ["recompute", "cached", "device"] and fastest(depth) == "device"
+    with pytest.raises(BreezeLabError, match="float32"):
+        host(depth, mx.array([1]), [], None, 1.0, HostReads())
+
+
+@pytest.mark.parametrize(("method", "reads"), [("recompute", 16), ("cached", 16), ("device", 0), ("host", 3)])
 def test_host_reads_of_a_frame_by_an_independent_counter(tiny, method, reads):
     _, own, outside = frame(tiny, method, 3, hidden_states(3))
     assert own == outside == reads

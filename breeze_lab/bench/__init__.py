@@ -17,11 +17,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
+
 from .. import blas
 from ..checkpoint import make_checkpoint
 from ..errors import BreezeLabError
 from ..frames import METHODS
-from ..generate import stream_generate
 from ..measure import timing
 
 TEXT = "The salt breeze came across from the sea, and the lamps along the harbor wall were lit one after another."
@@ -29,9 +30,9 @@ PEER, PEER_BLAS = "mlx-audio", "mlx-audio with OpenBLAS"
 HERE = Path(__file__).parent
 
 
-def default_method() -> str:
-    """The method that `generate` takes without being told."""
-    return (stream_generate.__kwdefaults__ or {})["method"]
+def methods_here() -> list[str]:
+    """The rungs for a checkpoint as `load` opens it on this machine's default device; the last is the default."""
+    return [name for name in METHODS if name != "host" or mx.default_device() == mx.cpu]
 
 
 def bench(
@@ -60,15 +61,16 @@ def bench(
     Raises:
         BreezeLabError: unknown method, a folder that does not load, a peer that is not installed.
     """
-    chosen = list(methods) or list(METHODS)
+    chosen = list(methods) or methods_here()
     unknown = [name for name in chosen if name not in METHODS]
     if unknown:
         raise BreezeLabError(f"unknown method {', '.join(unknown)}. Choose from {', '.join(METHODS)}.")
     for name, value in (("frames", frames), ("rounds", rounds), ("chunk_frames", chunk_frames)):
         if value < 1:
             raise BreezeLabError(f"{name} is {value}. Give a number from 1.")
-    if default_method() not in chosen and peers:
-        chosen.append(default_method())
+    default = methods_here()[-1]
+    if default not in chosen and peers:
+        chosen.append(default)
     if peers and find_spec("mlx_audio") is None:
         raise BreezeLabError('the peer mlx-audio is not installed. Run: python -m pip install -e ".[test]"')
     with ExitStack() as stack:
@@ -92,7 +94,8 @@ def summary(
     frame_ms: median time of a frame in the steady part of a stream. rtf: seconds of work a second of audio, the first
     chunk included. host_reads: a run's total. Speed-ups are medians over the rounds of peer's frame_ms / ours.
     """
-    best = default_method() if default_method() in methods else methods[0]
+    default = methods_here()[-1]
+    best = default if default in methods else methods[0]
     out: dict[str, Any] = {
         "machine": timing.machine(),
         "versions": timing.versions(),

@@ -14,6 +14,7 @@ from tqdm import tqdm
 from ..errors import BreezeLabError
 from ..frames import METHODS
 from ..generate import generate
+from .outputs import speaks_utf8
 
 DEFAULTS = {name: p.default for name, p in inspect.signature(generate).parameters.items() if p.default is not p.empty}
 """Defaults of the command line are those of `generate`, read from it."""
@@ -36,7 +37,8 @@ class Parser(argparse.ArgumentParser):
         """As argparse, but what is left over is refused here, so that the message names the command's own --help."""
         parsed, extra = super().parse_known_args(args, namespace)
         if extra:
-            self.error(f"unrecognized arguments: {' '.join(extra)}")
+            quote = "" if any(word.startswith("-") for word in extra) else ". Put a text of several words in quotes"
+            self.error(f"unrecognized arguments: {' '.join(extra)}{quote}")
         return parsed, extra
 
     def error(self, message: str) -> NoReturn:
@@ -64,11 +66,13 @@ def add_generation(parser: argparse.ArgumentParser) -> None:
     penalty = f"for codes that were taken before; 1 is off {own}"
     option("--repetition-penalty", type=float, default=DEFAULTS["repetition_penalty"], help=penalty)
     option("--speaker", default=DEFAULTS["speaker"], help="speaker tag, S0 to S9")
-    option("--method", choices=list(METHODS), default=DEFAULTS["method"], help="rung of the ladder; same codes")
+    rung = "rung of the ladder, same codes; without it the fastest"
+    option("--method", choices=list(METHODS), default=DEFAULTS["method"], help=rung)
 
 
 def print_json(value: dict[str, Any]) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=None if not sys.stdout.isatty() else 1))
+    indent = 1 if sys.stdout.isatty() else None
+    print(json.dumps(value, ensure_ascii=not speaks_utf8(sys.stdout), indent=indent))
 
 
 class Progress:

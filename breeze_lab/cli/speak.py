@@ -8,6 +8,7 @@ from typing import Any
 from .. import audio, voices
 from ..checkpoint import SpeechModel, load
 from ..errors import BreezeLabError
+from ..frames import fastest
 from ..generate import Result, join, stream_generate
 from ..voice import Voice
 from ..voice import check_output as check_voice_output
@@ -140,7 +141,7 @@ def _report(
                 "host_reads": stats.host_reads,
                 "peak_memory_gb": _rounded(stats.peak_memory_gb),
                 "model": model.name,
-                "method": args.method,
+                "method": args.method or fastest(model.lm),
                 **extra,
             }
         )

@@ -18,7 +18,7 @@ from typing import Any
 import mlx.core as mx
 
 from ..errors import BreezeLabError
-from ..frames import METHODS
+from ..frames import usable
 from ..random_checkpoint import SHAPES
 from . import recorded, roofline, stalls, timing, tolerance
 from .host_reads import count_host_reads
@@ -104,9 +104,10 @@ def _frames(stacks: Stacks, config: ShapeConfig, dtype: mx.Dtype, repeat: int, p
     for key, guided in (("ladder_ms", False), ("ladder_cfg_ms", True)):
         progress(key.removesuffix("_ms"))
         work = frame_work(stacks, config, dtype, guided=guided)
-        times = stalls.compare(work, list(METHODS), repeat)
+        methods = usable(work.depth)
+        times = stalls.compare(work, methods, repeat)
         out[key] = {method: _milliseconds(timed.samples) for method, timed in times.items()}
-        out[key.replace("_ms", "_reads")] = {method: _count_reads(work, method) for method in METHODS}
+        out[key.replace("_ms", "_reads")] = {method: _count_reads(work, method) for method in methods}
     seen = stalls.watch(lambda: frame_work(stacks, config, dtype)("cached"))
     out["cached_step_ms"] = _rounded(vars(stalls.step_costs(seen)))
     width = config.backbone.hidden_size

@@ -14,8 +14,9 @@ import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 
-from ..frames import METHODS, HostReads, next_logits, start_frame, step_logits
-from ..samplers import KeySequence, Sampling, draw, reserved_mask
+from ..frames import METHODS, next_logits, start_frame, step_logits
+from ..reads import HostReads
+from ..samplers import CodeDraw, KeySequence, Sampling, reserved_mask
 from .timing import Timing, alternate
 
 if TYPE_CHECKING:
@@ -150,14 +151,10 @@ class FrameWork:
 
     def start(self, method: str) -> Callable[[], list[int]]:
         """Queue the frame; what comes back reads it."""
-        keys, reads = KeySequence(self.seed), HostReads()
+        reads = HostReads()
         mask = reserved_mask(self.vocab_size, self.codec_vocab_size, self.vocab_size)
-
-        def draw_code(logits: mx.array) -> mx.array:
-            return draw(logits + mask, keys, self.sampling)
-
-        first = mx.array([1])
-        codes = METHODS[method](self.depth, first, self.branches, draw_code, self.cfg_scale, reads)
+        draw = CodeDraw(KeySequence(self.seed), self.sampling, mask)
+        codes = METHODS[method](self.depth, mx.array([1]), self.branches, draw, self.cfg_scale, reads)
         return lambda: reads.list(codes)
 
     @classmethod

@@ -4,6 +4,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from ..config import BreezeConfig
+from ..layers import Linear
 from .backbone import Backbone
 from .depth import DepthDecoder
 from .text_encoder import TextEncoder
@@ -19,9 +20,9 @@ class Breeze(nn.Module):
     def __init__(self, config: BreezeConfig):
         super().__init__()
         self.text_encoder = TextEncoder(config.text_encoder)
-        self.text_encoder_proj = nn.Linear(config.text_encoder.hidden_size, config.backbone.hidden_size, bias=False)
+        self.text_encoder_proj = Linear(config.text_encoder.hidden_size, config.backbone.hidden_size, bias=False)
         self.backbone_model = Backbone(config.backbone)
-        self.lm_head = nn.Linear(config.backbone.hidden_size, config.vocab_size + 1, bias=False)
+        self.lm_head = Linear(config.backbone.hidden_size, config.vocab_size + 1, bias=False)
         self.depth_decoder = DepthDecoder(config.depth)
 
     def embed_text(self, ids: mx.array) -> mx.array:

@@ -10,7 +10,7 @@ import mlx.nn as nn
 
 from ..cache import FrameCache
 from ..config import DepthConfig
-from ..layers import Attention, DecoderLayer, Rope, run_causal
+from ..layers import Attention, DecoderLayer, Linear, Rope, run_causal
 
 
 class CodebooksHead(nn.Module):
@@ -39,7 +39,7 @@ class DepthModel(nn.Module):
             return DecoderLayer(config.hidden_size, config.intermediate_size, attention, config.rms_norm_eps)
 
         self.embed_tokens = nn.Embedding(config.num_codebooks * config.vocab_size, config.audio_embed_size)
-        self.inputs_embeds_projector = nn.Linear(config.audio_embed_size, config.hidden_size, bias=False)
+        self.inputs_embeds_projector = Linear(config.audio_embed_size, config.hidden_size, bias=False)
         self.layers = [layer() for _ in range(config.num_hidden_layers)]
         self.norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
 
