@@ -1,8 +1,10 @@
 """What the page shows as chosen is what speaks; the saved list is that of the folder, whoever changed it."""
 
+import threading
+
 import pytest
 import widgets_fakes
-from widgets_fakes import WORDS, page, press, tone, upload, wav
+from widgets_fakes import WORDS, FakeEngine, page, press, tone, upload, wav
 
 pytest.importorskip("ipywidgets")
 pytest.importorskip("anywidget")
@@ -80,6 +82,19 @@ def test_a_choice_that_fails_is_not_shown(studio, ready):
     studio.voice.ready.value = "bert"
     assert studio.board.kind == "error" and shown(studio) == ("ready", "anna")
     assert spoken(studio) == "anna"
+
+
+def test_a_recording_that_ends_in_the_middle_of_a_job_is_kept(tmp_path, ready):
+    gate = threading.Semaphore(0)
+    made = page(tmp_path, FakeEngine(gate=gate))
+    made.voice.source.value = "none"
+    made.make.click()
+    made.voice.mic.set_state({"pcm": memoryview(tone(2.0).tobytes()), "rate": 24_000.0, "count": 1})
+    assert made.session.clip is None and made.board.kind == "info"
+    gate.release(1000)
+    made.session.wait(10)
+    assert made.session.takes[0].voice == "" and shown(made) == ("microphone", pytest.approx(2.0))
+    made.session.close()
 
 
 def save(studio, name):

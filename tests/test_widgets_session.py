@@ -182,14 +182,16 @@ def test_a_second_job_and_a_change_of_voice_are_refused_while_one_runs(make):
     session.wait(10)
 
 
-def test_a_failure_in_the_middle_ends_in_failed_with_a_traceback_and_a_final_piece(make):
+def test_a_failure_in_the_middle_ends_in_failed_with_a_traceback_and_keeps_what_was_made(make):
     session = make(fail_at=3)
     sounds = []
     session.on("sound", sounds.append)
     assert session.start(Request("Hello."))
     assert session.wait(10) is State.FAILED
     assert "logits are not numbers" in session.status.text and "Traceback" in session.status.detail
-    assert sounds[-1].is_final and not session.takes
+    assert sounds[-1].is_final
+    (take,) = session.takes
+    assert len(take.samples) == 3 * FRAME and take.ending() == "broken off by an error"
     with pytest.raises(BreezeLabError, match="logits are not numbers"):
         session.run(Request("Hello."))
     session.engine.fail_at = None

@@ -122,6 +122,11 @@ class CloneSession(VoiceDesk):
             for chunk in stream:
                 self.emit("sound", growing.add(chunk))
                 self.emit("progress", growing.progress(index + 1, request.takes))
+        except Exception:
+            if growing.pieces:
+                growing.finish_reason = "error"
+                self._keep(growing, request)
+            raise
         finally:
             stream.close()
             if not growing.ended:

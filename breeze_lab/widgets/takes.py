@@ -70,7 +70,7 @@ class Take:
     model: str
     samples: np.ndarray
     rate: int = RATE
-    finish_reason: str = ""  # "eos", "max_frames" or "cancelled"
+    finish_reason: str = ""  # "eos", "max_frames", "cancelled" or "error"
     first_audio_s: float = 0.0  # from the button to the first samples
     seconds_made: float = 0.0  # time of generation
     warm_up: bool = False  # the first after loading
@@ -91,6 +91,7 @@ class Take:
             "eos": "finished by itself",
             "max_frames": "cut at the length limit",
             "cancelled": "stopped",
+            "error": "broken off by an error",
         }.get(self.finish_reason, self.finish_reason)
 
     def file_name(self) -> str:

@@ -27,6 +27,7 @@ class VoicePanel:
     def __init__(self, session: CloneSession):
         self.session = session
         self._filling = False
+        self._waiting: tuple[Any, int] | None = None  # a recording that came in the middle of a job
         self.source = w.ToggleButtons(options=list(PLACES.items()), description="", style={"button_width": "auto"})
         self.source.add_class("bl-sources")
         self.ready = field(w.Dropdown, "Ready-made voice", options=[])
@@ -79,7 +80,7 @@ class VoicePanel:
         self.saved.observe(lambda change: self._try(self._chosen, session.use_saved, change.new), "value")
         self.upload.observe(lambda change: act(self._uploaded), "value")
         self.read.on_click(lambda _: act(self._read_path))
-        self.mic.on_recording(lambda samples, rate: session.use_samples(samples, rate))
+        self.mic.on_recording(lambda samples, rate: act(self._recorded, samples, rate))
         self.mic.observe(lambda change: change.new and session.say("error", change.new), "problem")
         self.rename.on_click(lambda _: act(self._rename))
         self.delete.on_click(lambda _: act(self._delete))
@@ -138,6 +139,8 @@ class VoicePanel:
             control.disabled = busy
         self.wave.trimmable = not busy and not self.session.saved
         self.words.disabled = busy or bool(self.session.saved)
+        if not busy and self._waiting is not None:
+            self._recorded(*self._waiting)
 
     # --- page to session
 
@@ -160,6 +163,11 @@ class VoicePanel:
             file: Any = self.upload.value[0]
             self.session.use_upload(bytes(file.content), file.name)
             self.upload.value = ()
+
+    def _recorded(self, samples: Any, rate: int) -> None:
+        self._waiting = (samples, rate) if self.session.busy else None
+        if self._waiting is None:
+            self.session.use_samples(samples, rate)
 
     def _read_path(self) -> None:
         if not self.path.value.strip():
