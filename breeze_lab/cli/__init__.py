@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..errors import BreezeLabError
-from .outputs import discard_stdout
+from .outputs import discard_stdout, usable_streams
 from .parser import Parser
 
 EXIT_OK, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 2, 130
@@ -27,7 +27,7 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 2 (bad input, told in one line) or 130 (stopped by Ctrl-C)."""
-    with warnings.catch_warnings():
+    with usable_streams(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a user can do nothing about a library's deprecations
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = _show_warning

@@ -2,8 +2,11 @@
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -62,6 +65,25 @@ def send_pcm(samples: np.ndarray) -> bool:
         discard_stdout()
         return False
     return True
+
+
+@contextmanager
+def usable_streams() -> Iterator[None]:
+    """Standard streams that a caller closed lead nowhere; what an encoding cannot say comes out as an escape."""
+    with ExitStack() as nowhere:
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            stream = getattr(sys, name)
+            if stream is None:
+                setattr(sys, name, nowhere.enter_context(open(os.devnull, mode, encoding="utf-8")))
+                nowhere.callback(setattr, sys, name, None)
+            elif isinstance(stream, TextIOWrapper) and mode == "w" and not speaks_utf8(stream):
+                stream.reconfigure(errors="backslashreplace")
+        yield
+
+
+def speaks_utf8(stream: Any) -> bool:
+    """Whether every character can be written to a text stream; one in memory has no encoding."""
+    return (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
 
 
 def discard_stdout() -> None:
