@@ -6,25 +6,23 @@ Shapes: C channels, H heads, G key/value heads, D head dim, N positions, V ids a
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 from mlx.utils import tree_flatten
 
+from .cache import KVCache
 from .cores import Cores
 from .errors import BreezeLabError
+from .model import DepthDecoder
 from .reads import HostReads
 from .samplers import CodeDraw
 
-if TYPE_CHECKING:
-    from .cache import KVCache
-    from .model import DepthDecoder
-
 
 def host(
-    depth: "DepthDecoder",
+    depth: DepthDecoder,
     first: mx.array,
     branches: Sequence[mx.array],
     draw: CodeDraw,
@@ -55,7 +53,7 @@ def host(
 class HostBackbone:
     """Goes on, one frame a step, from where a prompt left the backbone's caches."""
 
-    def __init__(self, backbone: Any, depth: "DepthDecoder", caches: Sequence[list["KVCache"]]):
+    def __init__(self, backbone: Any, depth: DepthDecoder, caches: Sequence[list[KVCache]]):
         self.stack, self.table = HostStack.of(backbone), shared(depth.model.embed_tokens.weight)
         self.offsets = np.arange(depth.num_codebooks) * depth.vocab_size
         self.walks = [HostCache(self.stack, layers[0].offset + 256, layers) for layers in caches]
@@ -70,7 +68,7 @@ class HostBackbone:
 class HostCache:
     """Keys and values [layers, G, N, D] of one walk; takes over what MLX caches of one branch hold."""
 
-    def __init__(self, stack: "HostStack", positions: int, filled: Sequence["KVCache"] = ()):
+    def __init__(self, stack: "HostStack", positions: int, filled: Sequence[KVCache] = ()):
         self.offset = filled[0].offset if filled else 0
         self.keys, self.values = (
             np.empty((len(stack.layers), stack.groups, positions, stack.dims), np.float32) for _ in range(2)
