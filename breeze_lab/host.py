@@ -40,7 +40,7 @@ def host(
     walks = [HostCache(stack, depth.num_codebooks) for _ in branches]
     pick = draw.on_host(depth.num_codebooks - 1, reads)
     codes, hidden = [reads.item(first)], [reads.array(branch)[0] for branch in branches]
-    with stack.cores.over(len(walks)):
+    with stack.cores.over(len(walks)), np.errstate(all="ignore"):
         for state, cache in zip(hidden, walks, strict=True):
             stack.step(project @ state, cache)
         for n in range(depth.num_codebooks - 1):
@@ -61,7 +61,7 @@ class HostBackbone:
     def __call__(self, codes: mx.array) -> list[mx.array]:
         """int [K] codes of the frame before, read already -> hidden state [1, C] of each branch."""
         x = self.table[np.array(codes) + self.offsets].sum(axis=0)
-        with self.stack.cores.over(len(self.walks)):
+        with self.stack.cores.over(len(self.walks)), np.errstate(all="ignore"):
             return [mx.array(self.stack.step(x, cache)[None]) for cache in self.walks]
 
 
@@ -100,11 +100,10 @@ class HostStack:
     @classmethod
     def of(cls, model: Any) -> "HostStack":
         """The stack of `model`, made once and again only where its weights are others than before."""
-        weights = _leaves(model)
         held = getattr(model, "_host", None)
-        if held is None or any(old is not new for old, new in zip(held[0], weights, strict=True)):
-            held = model._host = weights, cls(model)
-        return held[1]
+        if held is None or any(old is not new for old, new in zip(held[1], _leaves(model), strict=True)):
+            held = model._host = cls(model), _leaves(model)
+        return held[0]
 
     def step(self, x: np.ndarray, cache: HostCache) -> np.ndarray:
         """float32 [C], the input at the cache's next position -> the normed hidden state [C] there."""
@@ -126,16 +125,27 @@ class HostStack:
 
 
 class _Layer:
-    """The weights of a `layers.DecoderLayer` as NumPy sees them. Those with one input are joined, in a copy: OpenBLAS
-    uses several cores only for a matrix of half a million values or more."""
+    """The weights of a `layers.DecoderLayer` as NumPy sees them. Those with one input are joined: OpenBLAS uses
+    several cores only for a matrix of half a million values or more."""
 
     def __init__(self, layer: Any):
         attention, mlp = layer.self_attn, layer.mlp
-        self.qkv = np.concatenate([shared(getattr(attention, f"{name}_proj").weight) for name in "qkv"])
+        self.qkv = _join(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.gate_up = _join(mlp.gate_proj, mlp.up_proj)
         self.o, self.down = shared(attention.o_proj.weight), shared(mlp.down_proj.weight)
-        self.gate_up = np.concatenate([shared(mlp.gate_proj.weight), shared(mlp.up_proj.weight)])
         self.before, self.after = _norm(layer.input_layernorm), _norm(layer.post_attention_layernorm)
         self.qk_norms = [_norm(attention.q_norm), _norm(attention.k_norm)] if attention.has_norm else []
+
+
+def _join(*layers: nn.Linear) -> np.ndarray:
+    """The layers' weights below one another in one matrix; theirs become parts of it, so memory does not grow."""
+    joined = mx.concatenate([layer.weight for layer in layers])
+    ends = np.cumsum([layer.weight.shape[0] for layer in layers])
+    mx.eval(joined)
+    for layer, end in zip(layers, ends.tolist(), strict=True):
+        layer.weight = joined[end - layer.weight.shape[0] : end]
+        mx.eval(layer.weight)
+    return shared(joined)
 
 
 def can_share(model: nn.Module) -> bool:
