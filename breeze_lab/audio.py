@@ -277,7 +277,10 @@ def _one_channel(x: np.ndarray, name: str) -> np.ndarray:
 
 def _clipped(samples: Any) -> tuple[np.ndarray, int]:
     """float32 [N] within [-1, 1], and how many samples were beyond."""
-    x = _numpy(samples, "the sound to write").astype(np.float32)
+    x = _numpy(samples, "the sound to write")
+    if x.dtype.kind != "f":
+        raise BreezeLabError(f"samples to write are floats in [-1, 1], not {x.dtype}. Use audio.to_mono_float first.")
+    x = x.astype(np.float32)
     if x.ndim != 1 or not np.isfinite(x).all():
         raise BreezeLabError(f"samples to write are [N] and finite; these have shape {x.shape} or hold NaN.")
     over = int(np.count_nonzero(np.abs(x) > 1.0))

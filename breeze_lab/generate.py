@@ -6,15 +6,16 @@ Shapes: F frames, K codebooks, C backbone channels, V ids a codebook.
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import mlx.core as mx
 import numpy as np
 
 from .checkpoint import SpeechModel
+from .checks import check_call, chosen, plain
 from .errors import BreezeLabError
-from .frames import METHODS, fastest, guided, usable
+from .frames import METHODS, fastest, guided
 from .host import HostBackbone
 from .prompt import Prompt, PromptBuilder, check_request, split_text, spoken_length
 from .reads import HostReads
@@ -169,22 +170,14 @@ def stream_generate(
     The chunks joined are what `generate` returns for the same seed. Exactly one chunk, the last, is final.
     Input is checked when this is called, not when the first chunk is asked for.
     """
-    _check_call(model, method, cancel, progress)
+    cfg_scale, seed, max_frames, chunk_frames = map(plain, (cfg_scale, seed, max_frames, chunk_frames))
+    whole = {"max_frames": max_frames, "chunk_frames": chunk_frames}
+    check_call(model, voice=voice, seed=seed, method=method, cancel=cancel, progress=progress, **whole)
     check_request(text, instruct, cfg_scale, speaker)
     given = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty}
-    sampling = replace(model.sampling, **{name: value for name, value in given.items() if value is not None})
-    for name, value in (("max_frames", max_frames), ("chunk_frames", chunk_frames)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise BreezeLabError(f"{name} {value!r} is not a whole number >= 1. Frames last 80 ms.")
+    sampling = chosen(model.sampling, **given)
     if seed is None:
         seed = secrets.randbits(31)
-    elif not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
-        raise BreezeLabError(f"seed {seed!r} is not a whole number from 0 to 2**64 - 1.")
-    if voice is not None and not isinstance(voice, Voice):
-        raise BreezeLabError(
-            f"voice is of type {type(voice).__name__}, not a Voice. Make one with Voice.from_audio or Voice.load, or "
-            "open one of data/voices with breeze_lab.voices.open_voice(model, name)."
-        )
     builder = PromptBuilder(model, instruct=instruct, guided=cfg_scale != 1, speaker=speaker)
     pieces = split_text(text, model.config.piece_letters)
     builder.check(pieces)
@@ -194,19 +187,6 @@ def stream_generate(
         model, KeySequence(seed), sampling, float(cfg_scale), method or fastest(model.lm), max_frames, cancel
     )
     return _stream(model, builder, loop, pieces, seed, chunk_frames, voice is None, progress)
-
-
-def _check_call(model: object, method: object, cancel: object, progress: object) -> None:
-    if not isinstance(model, SpeechModel):
-        raise BreezeLabError(f"model is of type {type(model).__name__}. Pass a loaded one: breeze_lab.load().")
-    if method not in [None, *METHODS]:
-        raise BreezeLabError(f"Unknown method {method!r}. Choose one of {', '.join(METHODS)}.")
-    if method is not None and method not in usable(model.lm):
-        raise BreezeLabError(f"Method {method!r} needs a CPU and float32 weights. Leave it out, or take 'device'.")
-    if cancel is not None and not callable(getattr(cancel, "is_set", None)):
-        raise BreezeLabError(f"cancel is of type {type(cancel).__name__}, without is_set(). Pass a threading.Event.")
-    if progress is not None and not callable(progress):
-        raise BreezeLabError(f"progress is of type {type(progress).__name__}. Pass a function of (frames, expected).")
 
 
 class FrameLoop:

@@ -142,13 +142,20 @@ class Voice:
             )
         codes = tensors["codes"]
         mx.eval(codes)
+        rate = metadata.get("frame_rate", "12.5")
+        try:
+            frame_rate = float(rate)
+        except ValueError:
+            frame_rate = 0.0
+        if not 0 < frame_rate < float("inf"):
+            raise BreezeLabError(f"{path} says {rate!r} frames a second. Make the voice again from its clip.")
         return cls(
             codes,
             metadata.get("transcript", ""),
             metadata.get("name", "") or path.stem,
             metadata.get("source", ""),
             metadata.get("codec", ""),
-            float(metadata.get("frame_rate", 12.5)),
+            frame_rate,
         )
 
 

@@ -36,6 +36,8 @@ def check_complete(path: Path) -> None:
         wanted = 8 + header_bytes + max(ends, default=0)
     except (struct.error, ValueError, KeyError, TypeError, AttributeError):
         raise BreezeLabError(f"{path} is not a safetensors file. Download or copy it again.") from None
+    except OSError as error:
+        raise BreezeLabError(f"{path} cannot be read ({error.strerror}). Download or copy it again.") from None
     if size < wanted:
         raise BreezeLabError(f"{path} is truncated: {size} of {wanted} bytes. Download or copy it again.")
 
@@ -51,7 +53,7 @@ def read_tensors(folder: Path) -> dict[str, mx.array]:
     index = folder / "model.safetensors.index.json"
     if index.exists():
         names = read_json(index).get("weight_map")
-        if not isinstance(names, dict) or not names:
+        if not isinstance(names, dict) or not names or not all(isinstance(name, str) for name in names.values()):
             raise BreezeLabError(f"{index} has no weight_map. Download or copy it again.")
         paths = [folder / name for name in sorted(set(names.values()))]
         missing = [path.name for path in paths if not path.exists()]

@@ -14,7 +14,7 @@ FLOORS = [
     {"model", "kernels"},
     {"voice", "host", "frames", "random_checkpoint", "convert", "hub"},
     {"checkpoint", "prompt", "voices"},
-    {"generate"},
+    {"checks", "generate"},
     {"measure", "plots", "training"},
     {"widgets", "bench", "info"},
     {"cli"},

@@ -1,5 +1,6 @@
 """Arguments of the wrong kind: refused with cause and cure, never a TypeError or AttributeError from inside."""
 
+import shutil
 import warnings
 
 import mlx.core as mx
@@ -142,3 +143,52 @@ def test_home_is_the_users(tiny_folder, tmp_path, monkeypatch):
     (tmp_path / "mine").symlink_to(tiny_folder)
     assert bl.load("~/mine").name == "mine"
     assert as_path("~/x", "it") == as_path(tmp_path / "x", "it") == tmp_path / "x"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"seed": np.int64(1), "max_frames": np.int32(2)},
+        {
+            "temperature": np.float32(0.9),
+            "top_k": np.int64(50),
+            "top_p": np.float32(1),
+            "repetition_penalty": np.int8(1),
+        },
+        {"instruct": "low", "cfg_scale": np.float32(2)},
+    ],
+)
+def test_numpy_scalars_are_numbers(tiny, given):
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
+    both = [bl.generate(tiny, "Hello.", **({"seed": 1, "max_frames": 2} | options)) for options in (given, plain)]
+    assert both[0].seed == 1 and type(both[0].seed) is int
+    np.testing.assert_array_equal(both[0].codes, both[1].codes)
+
+
+@pytest.mark.parametrize("rate", ["", "abc", "nan", "-1", "0"])
+def test_a_voice_file_whose_frame_rate_is_none(tiny, clip, tmp_path, rate):
+    path = bl.Voice.from_audio(tiny, clip, "Some ten letters", sample_rate=24000).save(tmp_path / "v.safetensors")
+    tensors, about = mx.load(str(path), return_metadata=True)
+    mx.save_safetensors(str(path), dict(tensors), about | {"frame_rate": rate})
+    with pytest.raises(bl.BreezeLabError, match="frames a second"):
+        bl.Voice.load(path)
+
+
+def test_files_that_are_folders_and_an_index_of_numbers(tiny_folder, tmp_path):
+    folder = shutil.copytree(tiny_folder, tmp_path / "copy")
+    index = folder / "model.safetensors.index.json"
+    index.write_text('{"weight_map": {"lm_head.weight": 3}}')
+    with pytest.raises(bl.BreezeLabError, match="no weight_map"):
+        bl.load(folder)
+    index.unlink()
+    victim = sorted(folder.glob("*.safetensors"))[0]
+    victim.unlink()
+    victim.mkdir()
+    with pytest.raises(bl.BreezeLabError, match="cannot be read .Is a directory"):
+        bl.load(folder)
+
+
+def test_whole_numbers_are_no_sound_to_write(tmp_path):
+    with pytest.raises(bl.BreezeLabError, match="int16. Use audio.to_mono_float"):
+        audio.write(tmp_path / "x.wav", np.full(2400, 900, np.int16))
+    audio.write(tmp_path / "x.wav", audio.to_mono_float(np.full(2400, 900, np.int16)))

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +75,7 @@ def usable_streams() -> Iterator[None]:
             if stream is None:
                 setattr(sys, name, nowhere.enter_context(open(os.devnull, mode, encoding="utf-8")))
                 nowhere.callback(setattr, sys, name, None)
-            elif isinstance(stream, TextIOWrapper) and mode == "w" and not speaks_utf8(stream):
+            elif mode == "w" and not speaks_utf8(stream):
                 stream.reconfigure(errors="backslashreplace")
         yield
 
