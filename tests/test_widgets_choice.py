@@ -144,6 +144,7 @@ def test_a_saved_voice_that_another_page_deleted_leaves_the_list_with_the_error(
         there.voice.saved.value = "Mine"
     else:
         there.voice.new_name.value = "Other"
+        there.voice._doomed = "Mine"
         getattr(there.voice, act).click()
     assert there.board.kind == "error" and "no saved voice “Mine”" in there.board.text
     assert names(there) == ["Yours"] and shown(there) == ("saved", "Yours" if act == "choose" else "")
@@ -169,6 +170,22 @@ def test_a_voice_saved_anew_under_the_same_name_is_read_anew(two):
     path.write_text(path.read_text().replace("salt", "soft"))
     assert spoken(there) == spoken(there) == "Mine"
     assert there.session.engine.count("load_voice") == 2
+
+
+def test_a_deleted_voice_leaves_nothing_chosen(studio):
+    save(studio, "Mine")
+    studio.voice.source.value = "saved"
+    studio.voice.saved.value = "Mine"
+    studio.voice.delete.click()
+    assert "Press Delete again" in studio.board.text and names(studio) == ["Mine"]
+    studio.voice.saved.value = ""
+    studio.voice.saved.value = "Mine"
+    studio.voice.delete.click()
+    assert names(studio) == ["Mine"]  # a press of long ago does not count
+    studio.voice.delete.click()
+    assert "was deleted" in studio.board.text and shown(studio) == ("saved", "") and names(studio) == []
+    press(studio)
+    assert NOTHING["saved"] in studio.board.text
 
 
 def test_a_typed_name_stays_when_the_list_changes_otherwise(studio):

@@ -82,6 +82,7 @@ def test_saving_and_using_a_voice_shows_it_in_the_list(studio):
     studio.voice.rename.click()
     assert studio.voice.saved.value == "Yours"
     studio.voice.delete.click()
+    studio.voice.delete.click()
     assert studio.voice.saved.value == "" and studio.session.clip is None
     studio.voice.delete.click()
     assert "No saved voice is chosen" in studio.board.text

@@ -11,7 +11,7 @@ from ..errors import BreezeLabError
 from ..hub import looks_like_id
 from .fields import button, field, fold, line, panel, section, show
 from .parts import Number, Prose
-from .presets import HUB_MODELS, PRESETS, events, model_notice
+from .presets import EVENTS, HUB_MODELS, PRESETS, events, model_notice
 from .session import CloneSession
 from .takes import MOST_TAKES, Request
 
@@ -113,8 +113,10 @@ class TextPanel:
         self.seed.value = str(secrets.randbelow(2**31))
 
     def _text_changed(self) -> None:
-        mute = "".join(dict.fromkeys(c for c in self.text.value if c > "\u2600" and unicodedata.category(c) == "So"))
-        self.text.note = f"{mute[:12]} is passed over in silence: only words are spoken." if mute else ""
+        text = self.text.value
+        mute = [c for c in dict.fromkeys(text) if c > "\u2600" and unicodedata.category(c) == "So"]
+        mute += [event for event in EVENTS if event in text and not self.text.chips]
+        self.text.note = f"{' '.join(mute[:8])} will be passed over in silence." if mute else ""
 
     def _preset_changed(self) -> None:
         preset = PRESETS[self.preset.value]
@@ -130,5 +132,6 @@ class TextPanel:
             self.notice.value = "<p>Say which one, then press Load.</p>"
             return
         self.text.chips = list(events(source))
+        self._text_changed()
         self.manner_note.value = CFG_NOTE + (" Events often need 2 to 3." if self.text.chips else "") + "</p>"
         self.notice.value = "".join(f"<p>{html.escape(told)}</p>" for told in model_notice(source))

@@ -27,6 +27,7 @@ class VoicePanel:
     def __init__(self, session: CloneSession):
         self.session = session
         self._filling = False
+        self._doomed = ""  # the saved voice that Delete was pressed for once
         self._waiting: tuple[Any, int] | None = None  # a recording that came in the middle of a job
         self.source = w.ToggleButtons(options=list(PLACES.items()), description="", style={"button_width": "auto"})
         self.source.add_class("bl-sources")
@@ -96,6 +97,7 @@ class VoicePanel:
         self._filling = True
         try:
             session, fixed = self.session, bool(self.session.saved)
+            self._doomed = ""
             self.source.value = session.place
             self.words.value = session.transcript
             self.words.disabled = fixed
@@ -180,8 +182,12 @@ class VoicePanel:
             self.new_name.value = ""
 
     def _delete(self) -> None:
-        if self._one_saved():
-            self.session.delete_voice(self.saved.value)
+        name = self.saved.value
+        if self._one_saved() and self._doomed == name:
+            self.session.delete_voice(name)
+        elif name:
+            self._doomed = name
+            self.session.say("warn", f"Press Delete again to delete “{name}” with its clip. It cannot be had back.")
 
     def _one_saved(self) -> bool:
         if not self.saved.value:

@@ -154,6 +154,8 @@ def test_a_voice_is_saved_used_again_renamed_and_deleted(studio):
     studio.await_status("is now")
     studio.shot("saved")
     studio.press("Delete")
+    studio.await_status("Press Delete again")
+    studio.press("Delete")
     studio.await_status("was deleted")
 
 
