@@ -163,10 +163,11 @@ def stream_generate(
     speaker: str = "S0",
     cancel: Cancel | None = None,
     progress: Callable[[int, int], None] | None = None,
-    chunk_frames: int = 2,
+    chunk_frames: int = 4,
 ) -> Iterator[Chunk]:
     """Speak `text` in chunks of `chunk_frames` frames (80 ms each), while it is made. Arguments as `generate`.
 
+    The first two chunks have at most two frames, so that sound starts early; larger ones cost the codec less a frame.
     The chunks joined are what `generate` returns for the same seed. Exactly one chunk, the last, is final.
     Input is checked when this is called, not when the first chunk is asked for.
     """
@@ -360,7 +361,7 @@ def _stream(
             meter.lap("frames")
             if progress is not None:
                 progress(done, max(expected, done))
-            if len(pending) == chunk_frames:
+            if len(pending) == (chunk_frames if done > 4 else min(2, chunk_frames)):
                 yield chunk(final=False)
                 meter.resume()
                 pending.clear()

@@ -21,30 +21,31 @@ class Cache(Protocol):
 
 
 UNPACKED = (1024, 1_000_000)
-"""Up to this many outputs, and products, OpenBLAS multiplies a row by a matrix that it has not packed first: at 15 to
-20 GB/s instead of 5 (0.3.31 on an AVX-512 Xeon, one thread)."""
+"""Up to this many outputs, and products, OpenBLAS multiplies a few rows by a matrix that it has not packed first: at
+15 to 20 GB/s instead of 5 (0.3.31 on an AVX-512 Xeon, one thread)."""
 
 
 class Linear(nn.Linear):
-    """y = x W^T + b. On a CPU one row meets a large matrix in blocks of its outputs, see `UNPACKED`."""
+    """y = x W^T + b. On a CPU a few rows meet a large matrix in blocks of its outputs, see `UNPACKED`."""
 
     def __call__(self, x: mx.array) -> mx.array:
         outputs, inputs = self.weight.shape
-        one_row = x.size == inputs and x.dtype == mx.float32 and mx.default_device() == mx.cpu
-        blocks = _blocks(outputs, inputs) if one_row else 1
+        rows = x.size // inputs
+        few = rows <= 8 and x.dtype == mx.float32 and mx.default_device() == mx.cpu
+        blocks = _blocks(rows, outputs, inputs) if few else 1
         if blocks == 1:
             return super().__call__(x)
         weight = self.weight.reshape(blocks, outputs // blocks, inputs)
-        y = (x.reshape(1, inputs) @ weight.swapaxes(1, 2)).reshape(*x.shape[:-1], outputs)
+        y = x.reshape(rows, inputs) @ weight.swapaxes(1, 2)
+        y = (y if rows == 1 else y.swapaxes(0, 1)).reshape(*x.shape[:-1], outputs)
         return y + self.bias if "bias" in self else y
 
 
 @lru_cache
-def _blocks(outputs: int, inputs: int) -> int:
+def _blocks(rows: int, outputs: int, inputs: int) -> int:
     """The fewest equal blocks of outputs within the limits; 1 where 64 are not enough."""
-    rows, products = UNPACKED
-    fits = (n for n in range(1, 65) if outputs % n == 0 and outputs // n <= min(rows, products // inputs))
-    return next(fits, 1)
+    most = min(UNPACKED[0], UNPACKED[1] // (rows * inputs))
+    return next((n for n in range(1, 65) if outputs % n == 0 and outputs // n <= most), 1)
 
 
 class OffsetRMSNorm(nn.Module):

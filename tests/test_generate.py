@@ -52,7 +52,7 @@ def test_the_device_loop_reads_the_host_once_a_frame(tiny):
     with count_host_reads() as reads:
         result = bl.generate(tiny, TEXT, seed=4, max_frames=8, method="device")
     assert result.stats.frames == 8
-    assert reads.count <= 8 + 1  # the samples come to the host once a chunk
+    assert reads.count <= 8 + 3  # and the samples of three chunks
 
 
 @pytest.mark.parametrize("chunk_frames", [1, 2, 5, 25])
@@ -65,6 +65,8 @@ def test_chunks_joined_are_the_whole(tiny, chunk_frames):
     assert [c.finish_reason for c in chunks[:-1]] == [None] * (len(chunks) - 1)
     assert chunks[-1].finish_reason == whole.finish_reason
     assert len(whole.samples) == len(whole.codes) * 1920
+    sizes = [len(c.codes) for c in chunks if not c.is_final]
+    assert sizes == ([min(2, chunk_frames)] * (4 // min(2, chunk_frames)) + [chunk_frames] * 30)[: len(sizes)]
     assert sum(c.stats.host_reads for c in chunks) == whole.stats.host_reads
 
 

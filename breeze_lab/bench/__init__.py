@@ -43,7 +43,7 @@ def bench(
     peers: bool = False,
     frames: int = 60,
     rounds: int = 3,
-    chunk_frames: int = 2,
+    chunk_frames: int = 4,
     seed: int = 7,
     command: str = "breeze-lab bench",
     progress: Callable[[str], None] | None = None,

@@ -22,7 +22,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--peers", action="store_true", help="also mlx-audio, as installed and with OpenBLAS")
     parser.add_argument("--frames", type=int, default=60, help="most frames of one run; a frame is 80 ms of sound")
     parser.add_argument("--rounds", type=int, default=3, help="alternating runs; medians are reported")
-    parser.add_argument("--chunk-frames", type=int, default=2, help="frames a chunk of the stream")
+    parser.add_argument("--chunk-frames", type=int, default=4, help="frames a chunk of the stream")
     add_json(parser)
     parser.set_defaults(run=run)
 

@@ -15,7 +15,7 @@ from ..voice import check_output as check_voice_output
 from . import outputs, request
 from .parser import DEFAULTS, CtrlC, Progress, add_generation, add_json, add_model, print_json
 
-STREAM_FRAMES, WHOLE_FRAMES = 2, 25  # frames a chunk with and without --stream
+STREAM_FRAMES, WHOLE_FRAMES = 4, 25  # frames a chunk with and without --stream
 
 
 def add(commands: Any) -> None:

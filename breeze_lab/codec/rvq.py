@@ -39,9 +39,15 @@ class ResidualVQ(nn.Module):
         entries = self.codebooks.reshape(count * size, dims)[codes + mx.arange(count) * size]  # [..., K, D]
         return self.output_proj(entries.sum(axis=-2))
 
-    def encode(self, x: mx.array) -> mx.array:
-        """[..., C] -> int32 [..., K]: the nearest entry of each codebook to what is left."""
+    def encode(self, x: mx.array, beam: int = 1) -> mx.array:
+        """[..., C] -> int32 [..., K]: the nearest entry of each codebook to what is left.
+
+        beam: so many sums are followed at a time and the nearest is taken at the end, which comes nearer than one.
+        """
         rest = self.input_proj(x)
+        if beam > 1:
+            codes = self._search(rest.reshape(-1, rest.shape[-1]), beam)
+            return codes.reshape(*x.shape[:-1], -1)
         codes = []
         for book in mx.split(self.codebooks, self.codebooks.shape[0]):
             book = book.squeeze(0)
@@ -49,6 +55,23 @@ class ResidualVQ(nn.Module):
             codes.append(mx.argmin(0.5 * book.square().sum(axis=-1) - rest @ book.T, axis=-1))
             rest = rest - book[codes[-1]]
         return mx.stack(codes, axis=-1).astype(mx.int32)
+
+    def _search(self, x: mx.array, beam: int) -> mx.array:
+        """[M, D] -> int32 [M, K]; b sums of the first codebooks are kept, by how little they leave."""
+        rest, codes = x[:, None], mx.zeros((x.shape[0], 1, 0), mx.int32)  # [M, b, D], [M, b, codebooks so far]
+        for book in mx.split(self.codebooks, self.codebooks.shape[0]):
+            book = book.squeeze(0)
+            left = 0.5 * rest.square().sum(axis=-1, keepdims=True) + 0.5 * book.square().sum(axis=-1) - rest @ book.T
+            left = left.reshape(x.shape[0], -1)  # half the squared distance after each entry: [M, b * N]
+            best = mx.arange(left.shape[1])[None] if left.shape[1] <= beam else mx.argpartition(left, beam - 1, axis=-1)
+            best = mx.broadcast_to(best, (x.shape[0], best.shape[1]))[:, :beam]
+            parent, code = best // book.shape[0], best % book.shape[0]
+            rest = mx.take_along_axis(rest, parent[..., None], axis=1) - book[code]
+            codes = mx.take_along_axis(codes, parent[..., None], axis=1) if codes.shape[-1] else codes
+            codes = mx.broadcast_to(codes, (*code.shape, codes.shape[-1]))
+            codes = mx.concatenate([codes, code[..., None].astype(mx.int32)], axis=-1)
+        nearest = rest.square().sum(axis=-1).argmin(axis=-1)
+        return mx.take_along_axis(codes, nearest[:, None, None], axis=1).squeeze(1)
 
 
 class SplitRVQ(nn.Module):
@@ -64,9 +87,10 @@ class SplitRVQ(nn.Module):
         semantic: int = 1,
         encodes: bool = True,
         decodes: bool = True,
+        beam: int = 1,
     ):
         super().__init__()
-        self.split = semantic
+        self.split, self.beam = semantic, beam
         self.semantic = ResidualVQ(semantic, size, dims, entry_dims, encodes, decodes)
         self.acoustic = ResidualVQ(codebooks - semantic, size, dims, entry_dims, encodes, decodes)
 
@@ -76,4 +100,4 @@ class SplitRVQ(nn.Module):
 
     def encode(self, x: mx.array) -> mx.array:
         """[..., C] -> int32 [..., K]."""
-        return mx.concatenate([self.semantic.encode(x), self.acoustic.encode(x)], axis=-1)
+        return mx.concatenate([self.semantic.encode(x, self.beam), self.acoustic.encode(x, self.beam)], axis=-1)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 import mlx.nn as nn
 
+from ...layers import Linear
 from ..base import StreamState
 from ..conv import CausalConv, DepthwiseConv, TransposedConv, on_gpu
+from ..gelu import gelu
 from ..rvq import SplitRVQ
 from .transformer import DecoderTransformer
 
@@ -64,12 +66,12 @@ class ConvNeXtBlock(nn.Module):
         super().__init__()
         self.dwconv = DepthwiseConv(dims, 7)
         self.norm = nn.LayerNorm(dims, eps=1e-6)
-        self.pwconv1 = nn.Linear(dims, 4 * dims)
-        self.pwconv2 = nn.Linear(4 * dims, dims)
+        self.pwconv1 = Linear(dims, 4 * dims)
+        self.pwconv2 = Linear(4 * dims, dims)
         self.gamma = mx.ones((dims,))
 
     def __call__(self, x: mx.array, state: StreamState) -> mx.array:
-        return x + self.gamma * self.pwconv2(nn.gelu(self.pwconv1(self.norm(self.dwconv(x, state)))))
+        return x + self.gamma * self.pwconv2(gelu(self.pwconv1(self.norm(self.dwconv(x, state)))))
 
 
 class ResidualUnit(nn.Module):

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 import mlx.nn as nn
 
-from ...layers import Attention, GatedMLP, Rope
+from ...layers import Attention, GatedMLP, Linear, Rope
 from ..base import StreamState
+from ..gelu import gelu
 
 if TYPE_CHECKING:
     from .config import DecoderConfig, EncoderConfig
@@ -50,9 +51,9 @@ class FeedForward(nn.Module):
 
     def __init__(self, dims: int, hidden: int, activation: str):
         super().__init__()
-        self.activation = nn.gelu if activation == "gelu" else nn.gelu_approx
-        self.fc1 = nn.Linear(dims, hidden, bias=False)
-        self.fc2 = nn.Linear(hidden, dims, bias=False)
+        self.activation = gelu if activation == "gelu" else nn.gelu_approx
+        self.fc1 = Linear(dims, hidden, bias=False)
+        self.fc2 = Linear(hidden, dims, bias=False)
 
     def __call__(self, x: mx.array) -> mx.array:
         return self.fc2(self.activation(self.fc1(x)))
@@ -78,8 +79,8 @@ class DecoderTransformer(nn.Module):
     def __init__(self, c: "DecoderConfig"):
         super().__init__()
         self.window = c.sliding_window
-        self.input_proj = nn.Linear(c.latent_dim, c.hidden_size)
-        self.output_proj = nn.Linear(c.hidden_size, c.latent_dim)
+        self.input_proj = Linear(c.latent_dim, c.hidden_size)
+        self.output_proj = Linear(c.hidden_size, c.latent_dim)
         self.norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
         rope = Rope(c.head_dim, c.rope_theta)
         self.layers = [

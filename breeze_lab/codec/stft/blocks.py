@@ -3,7 +3,9 @@
 import mlx.core as mx
 import mlx.nn as nn
 
+from ...layers import Linear
 from ..base import StreamState
+from ..gelu import gelu
 from .config import StftCodecConfig
 
 
@@ -26,15 +28,15 @@ class Block(nn.Module):
         self.taps = mx.zeros((kernel, width))
         self.taps_bias = mx.zeros((width,))
         self.norm = nn.LayerNorm(width, eps=1e-6)
-        self.up = nn.Linear(width, expansion * width)
-        self.down = nn.Linear(expansion * width, width)
+        self.up = Linear(width, expansion * width)
+        self.down = Linear(expansion * width, width)
         self.scale = mx.ones((width,))
 
     def __call__(self, x: mx.array, state: StreamState) -> mx.array:
         kernel = self.taps.shape[0]
         past = state.behind(x, kernel - 1)
         y = (sliding(past, kernel, x.shape[0]) * self.taps).sum(axis=1) + self.taps_bias
-        return x + self.down(nn.gelu(self.up(self.norm(y)))) * self.scale
+        return x + self.down(gelu(self.up(self.norm(y)))) * self.scale
 
 
 class Layer(nn.Module):
@@ -45,11 +47,11 @@ class Layer(nn.Module):
         width = config.latent_width
         self.heads, self.window = config.num_heads, config.attention_window
         self.attention_norm = nn.RMSNorm(width, eps=1e-6)
-        self.qkv = nn.Linear(width, 3 * width, bias=False)
-        self.out = nn.Linear(width, width, bias=False)
+        self.qkv = Linear(width, 3 * width, bias=False)
+        self.out = Linear(width, width, bias=False)
         self.mlp_norm = nn.RMSNorm(width, eps=1e-6)
-        self.gate_up = nn.Linear(width, 2 * config.mlp_width, bias=False)
-        self.down = nn.Linear(config.mlp_width, width, bias=False)
+        self.gate_up = Linear(width, 2 * config.mlp_width, bias=False)
+        self.down = Linear(config.mlp_width, width, bias=False)
 
     def __call__(self, x: mx.array, state: StreamState) -> mx.array:
         frames, width = x.shape

@@ -8,6 +8,7 @@ from pathlib import Path
 import mlx.core as mx
 import mlx.nn as nn
 
+from ...layers import Linear
 from ...weights import assign, read_json, read_tensors
 from ..base import Codec, StreamState
 from ..rvq import SplitRVQ
@@ -40,9 +41,9 @@ class Encoder(nn.Module):
         super().__init__()
         self.config = config
         width = config.encoder_width
-        self.input = nn.Linear(config.long_bins + config.short_window // 2 + 1, width)
+        self.input = Linear(config.long_bins + config.short_window // 2 + 1, width)
         self.blocks = [Block(width, config.expansion, config.kernel_size) for _ in range(config.encoder_blocks)]
-        self.fold = nn.Linear(width * config.hops_per_frame, config.latent_width)
+        self.fold = Linear(width * config.hops_per_frame, config.latent_width)
         self.layers = [Layer(config) for _ in range(config.encoder_layers)]
         self.norm = nn.RMSNorm(config.latent_width, eps=1e-6)
 
@@ -75,10 +76,10 @@ class Decoder(nn.Module):
         self.config = config
         width = config.decoder_width
         self.layers = [Layer(config) for _ in range(config.decoder_layers)]
-        self.unfold = nn.Linear(config.latent_width, width * config.hops_per_frame)
+        self.unfold = Linear(config.latent_width, width * config.hops_per_frame)
         self.blocks = [Block(width, config.expansion, config.kernel_size) for _ in range(config.decoder_blocks)]
         self.norm = nn.LayerNorm(width, eps=1e-6)
-        self.head = nn.Linear(width, 2 * (config.n_fft // 2 + 1))
+        self.head = Linear(width, 2 * (config.n_fft // 2 + 1))
         self._window = hann(config.n_fft) / 1.5
 
     def __call__(self, x: mx.array, state: StreamState) -> mx.array:
@@ -116,7 +117,8 @@ class StftCodec(Codec):
         self.sample_rate, self.frame_size = config.sample_rate, config.frame_size
         self.num_codebooks, self.codebook_size = config.num_codebooks, config.codebook_size
         self.encoder = Encoder(config)
-        self.quantizer = SplitRVQ(config.num_codebooks, config.codebook_size, config.latent_width, config.codebook_dim)
+        sizes = (config.num_codebooks, config.codebook_size, config.latent_width, config.codebook_dim)
+        self.quantizer = SplitRVQ(*sizes, beam=config.beam)
         self.decoder = Decoder(config)
 
     @classmethod

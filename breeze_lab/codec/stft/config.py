@@ -15,6 +15,7 @@ class StftCodecConfig:
 
     Window i of the inverse STFT covers n_fft samples from i * hop on. The encoder looks at two spectra a hop: the
     lowest `long_bins` bins (without the constant) of `long_window` samples, and all bins of `short_window` samples.
+    Encoding follows `beam` sums of codebook entries at a time.
     """
 
     sample_rate: int
@@ -39,6 +40,7 @@ class StftCodecConfig:
     decoder_blocks: int
     expansion: int
     kernel_size: int
+    beam: int = 1
 
     @property
     def hops_per_frame(self) -> int:
@@ -64,6 +66,7 @@ def parse_config(data: dict[str, Any], where: str) -> StftCodecConfig:
         "long_bins must be at most long_window / 2": 0 < config.long_bins <= config.long_window // 2,
         "latent_width must be a multiple of 2 * num_heads": config.latent_width % (2 * config.num_heads) == 0,
         "num_codebooks must be at least 2": config.num_codebooks >= 2,
+        "beam must be at least 1": config.beam >= 1,
     }
     for rule, holds in fits.items():
         if not holds:
