@@ -9,11 +9,11 @@ import signal
 import sys
 from typing import NoReturn
 
-INTERRUPTED = 130
+BAD_INPUT, INTERRUPTED = 2, 130
 
 
 def main() -> int:
-    """Import breeze_lab.cli and run it; its exit code, or 130 after Ctrl-C."""
+    """Import breeze_lab.cli and run it; its exit code, 130 after Ctrl-C, or 2 where a package is missing."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:  # else the shell told us to ignore it
         signal.signal(signal.SIGINT, _leave)
@@ -21,6 +21,11 @@ def main() -> int:
         from breeze_lab.cli import main as run
     except KeyboardInterrupt:
         _leave()
+    except ModuleNotFoundError as error:  # as after a `git pull` that brought a new dependency
+        if str(error.name).startswith("breeze_lab"):
+            raise
+        sys.stderr.write(f"breeze-lab: error: {error}. In the clone, run: python -m pip install -e .\n")
+        return BAD_INPUT
     signal.signal(signal.SIGINT, before)
     return run()
 

@@ -340,6 +340,15 @@ def test_ctrl_c_while_the_package_is_imported(press: str, tmp_path: Path):
     assert (running.returncode, out, err) == (130, b"", b"breeze-lab: stopped by Ctrl-C; nothing was written\n")
 
 
+def test_a_missing_package_is_named_with_the_cure(tmp_path: Path):
+    (tmp_path / "tokenizers.py").write_text("import a_new_dependency")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    running = console("info", env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE)
+    err = running.communicate(timeout=60)[1].decode()
+    assert running.returncode == 2 and err.count("\n") == 1
+    assert "a_new_dependency" in err and "pip install -e ." in err
+
+
 def test_the_console_command_runs_and_hands_on_its_exit_code():
     for words, code, said in ((["--version"], 0, b"breeze-lab "), (["say", ""], 2, b"breeze-lab: error: ")):
         running = console(*words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
