@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from .voice import Voice
 
 SPEAKERS = tuple(f"S{i}" for i in range(10))
-# Characters of these scripts take about three times as long to say as a Latin letter.
-_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+# Digits and characters of these scripts take about three times as long to say as a Latin letter.
+_WIDE = re.compile(r"[\d\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 # After a sentence or clause end, its closing quotes and the white space behind it. Latin signs need that space, so that
 # 3.14, 1,000 and e.g. stay whole; ideographic ones do not.
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])[\"'”’)\]」』）]*\s*|\n+\s*")

@@ -51,8 +51,10 @@ def test_short_text_stays_whole():
     assert split_text("Hello. World.", 600) == ["Hello. World."]
 
 
-def test_wide_scripts_count_three():
+def test_wide_scripts_and_digits_count_three():
     assert spoken_length("天气ab") == 8
+    assert spoken_length("in 1984") == 3 + 3 * 4  # nineteen eighty-four
+    assert all(spoken_length(piece.strip()) <= 60 for piece in split_text("1234567 " * 40, 60))
 
 
 @pytest.mark.parametrize(
