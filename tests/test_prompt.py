@@ -45,6 +45,9 @@ def test_numbers_stay_whole():
         "It costs 1,000.50 dollars, ",
         "not 3.14 or so.",
     ]
+    for limit in range(24, 60):
+        pieces = split_text("It costs 1,000.50 dollars, not 3.14 or so.", limit)
+        assert any("1,000.50" in piece for piece in pieces) and any("3.14" in piece for piece in pieces)
 
 
 def test_short_text_stays_whole():
