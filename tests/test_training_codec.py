@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import mlx.core as mx
@@ -78,6 +79,16 @@ def test_frozen_codes_stay_while_the_decoder_moves(audio: Path, run: Path, tmp_p
     x = torch.from_numpy(speechlike(1, 5))[None]
     a, b = (codec_model.read_codec(p / "codec.pt") for p in (run, tmp_path))
     assert torch.equal(a.encode(x), b.encode(x))
+
+
+def test_codes_become_final_while_the_decoder_goes_on(audio: Path, tmp_path: Path):
+    more = ["--max-steps", "6", "--plain-steps", "1", "--codes-until", "1e-9", "--beam", "4"]
+    train_codec.train(arguments(audio, tmp_path, *more))
+    frozen, after = (torch.load(tmp_path / f"{n}.pt", weights_only=True) for n in ("frozen", "codec"))
+    moved = {n.split(".")[0] for n in after["codec"] if not torch.equal(after["codec"][n], frozen["codec"][n])}
+    assert moved == {"decoder"} and after["shape"]["beam"] == 4
+    events = [json.loads(line).get("event") for line in (tmp_path / "codec_log.jsonl").read_text().splitlines()]
+    assert events.count("codes final") == 1
 
 
 def test_an_exported_codec_can_grow_and_go_on(audio: Path, run: Path, tmp_path: Path):
@@ -214,6 +225,28 @@ def test_fewer_codebooks_are_the_first_ones():
     books = quantizer.codebooks
     assert torch.allclose(out[0], books[0][codes[0, :, 0]], atol=1e-5)
     assert torch.allclose(out[1], sum(books[k][codes[1, :, k]] for k in range(3)), atol=1e-5)
+
+
+def test_a_beam_comes_nearer_and_mlx_finds_the_same(tmp_path: Path):
+    torch.manual_seed(2)
+    shape = replace(codec_model.MICRO, beam=6)
+    codec = codec_model.Codec(shape)
+    z = torch.randn(1, 40, 16)
+
+    def left(codes: torch.Tensor) -> float:
+        books = codec.acoustic.codebooks
+        return float((z - sum(books[k][codes[..., k]] for k in range(15))).square().sum())
+
+    assert torch.equal(codec.acoustic.search(z, 1), codec.acoustic(z)[1])
+    one, six = (codec.acoustic.search(z, beam) for beam in (1, 6))
+    assert left(six) < 0.995 * left(one)
+    export_codec.export(codec, tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["beam"] == 6
+    kept = codec_model.read_codec(tmp_path)
+    x = speechlike(2.4, 6)
+    codes = kept.encode(torch.from_numpy(x)[None])[0].numpy()
+    assert (codes != kept.semantic(torch.zeros(1, 1, 16))[1].numpy()).any()
+    assert (np.array(load_codec(tmp_path).encode(mx.array(x))) == codes).mean() > 0.99
 
 
 def test_crops_keep_level_and_pitch(tmp_path: Path):

@@ -253,6 +253,42 @@ def test_packed_codes_come_back(tmp_path: Path):
     assert (tmp_path / "a.npz").stat().st_size < 20 * 18 * 12 + 4000  # nine bits a code
 
 
+def test_waves_are_encoded_as_the_variants_themselves(tmp_path: Path):
+    made = []
+    for i, factor in enumerate((1.0, 0.92)):
+        audio = 0.3 * np.sin(np.arange(24_000 + 5_000 * i) * 0.05 * factor).astype(np.float32)
+        row = {"voice": f"gauss-f-7@{factor}", "text": "hˈʌ.", "gender": "female", "normal": factor == 1.0}
+        made.append(pack.Variant(audio, row))
+    pack.write_waves(tmp_path / "drawn-0000", made)
+    again = list(pack.prepared(tmp_path / "drawn-0000.jsonl"))
+    assert [v.row for v in again] == [v.row for v in made]
+    assert all(np.abs(a.audio - b.audio).max() < 1e-4 for a, b in zip(again, made, strict=True))
+
+
+def test_an_instruction_without_a_gender_keeps_the_default_voice():
+    rng = np.random.default_rng(0)
+    row = {"gender": "female", "pace": "slow", "pitch": None, "loudness": None}
+    named = [
+        [instructions.traits_of(row | {"voice": v}, rng) for _ in range(60)] for v in ("af_heart", "af_heart@0.92")
+    ]
+    assert any(traits == ["slow"] for traits in named[0])
+    assert all("female" in traits for traits in named[1])
+
+
+def test_the_rate_falls_to_nothing():
+    rates = [train_lm.rate(f, 10_000, 1.0, 100, hold=0.25) for f in (0.0, 0.25, 0.6, 1.0)]
+    assert rates[:2] == [1.0, 1.0] and rates[2] == pytest.approx(0.564, abs=0.01) and rates[3] == pytest.approx(0.01)
+    assert train_lm.rate(0.0, 9, 1.0, 100) == pytest.approx(0.1)
+
+
+def test_weights_of_training_start_another_run(tmp_path: Path):
+    state = micro_net().state_dict()
+    torch.save({"weights": {k: v.half() for k, v in state.items()}, "config": {}, "step": 1}, tmp_path / "weights.pt")
+    read = export.read_weights(tmp_path / "weights.pt")
+    assert read.keys() == state.keys()
+    assert all(v.dtype == torch.float32 and torch.equal(v, state[k].half().float()) for k, v in read.items())
+
+
 def test_tokens_are_those_of_the_library():
     tokenizer = pytest.importorskip("tokenizers").Tokenizer.from_str(json.dumps(tokens.tokenizer_json()))
     text = "ðə kˈæt, (laugh) “3%” ü\n"

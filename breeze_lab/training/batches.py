@@ -117,8 +117,8 @@ class PromptMaker:
 
     def instruction(self, index: int) -> str | None:
         row = self.corpus.rows[index]
-        if self.rng.random() < 0.04:
-            return None
+        if row["voice"] == HEART and self.rng.random() < 0.05:
+            return None  # what guidance mixes with: the default voice
         return instructions.describe(instructions.traits_of(row, self.rng), self.rng)
 
     def plain(self, index: int, speaker: int = 0) -> Prompt:

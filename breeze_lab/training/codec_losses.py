@@ -88,7 +88,7 @@ class SpectrumDiscriminator(nn.Module):
         super().__init__()
         self.n_fft = n_fft
         self.register_buffer("hann", torch.hann_window(n_fft), persistent=False)
-        sizes = [(2, (1, 1), (1, 1))] + [(channels, (1, 2), (d, 1)) for d in (1, 2, 4)]
+        sizes = [(2, (1, 2), (1, 1))] + [(channels, (1, 2), (d, 1)) for d in (1, 2, 4)]
         self.layers = nn.ModuleList(
             [weight_norm(nn.Conv2d(i, channels, (3, 9), s, (d[0], 4), d)) for i, s, d in sizes]
             + [weight_norm(nn.Conv2d(channels, channels, 3, 1, 1))]
@@ -135,8 +135,12 @@ def discriminator_loss(real: list, fake: list) -> Tensor:
 def generator_losses(real: list, fake: list) -> tuple[Tensor, Tensor]:
     """-> (adversarial loss, feature distance relative to the features' size), means over discriminators and layers."""
     adversarial = sum((1 - f.float()).square().mean() for f, _ in fake) / len(fake)
+
+    def size(x: Tensor) -> Tensor:  # the sum alone is float32: the maps are large, and their bytes are the cost
+        return x.abs().mean(dtype=torch.float32)
+
     distances = [
-        (f.float() - r.detach().float()).abs().mean() / r.detach().float().abs().mean().clamp(min=1e-3)
+        size(f - r.detach()) / size(r.detach()).clamp(min=1e-3)
         for (_, reals), (_, fakes) in zip(real, fake, strict=True)
         for r, f in zip(reals, fakes, strict=True)
     ]

@@ -44,6 +44,7 @@ class CodecShape:
     decoder_blocks: int = 4
     expansion: int = 3
     kernel_size: int = 7
+    beam: int = 1
 
     @property
     def hops_per_frame(self) -> int:
@@ -285,6 +286,21 @@ class Quantizer(nn.Module):
             self.usage[stage].copy_(count.clamp(min=1) * (batch_rows / len(rows)))
             rows = rows - codes[self.nearest(rows, codes)]
 
+    def search(self, z: Tensor, beam: int) -> Tensor:
+        """z [B, F, C] -> codes [B, F, stages]; so many sums are followed at a time, and the nearest is taken."""
+        if beam == 1:
+            return self(z)[1]
+        x = z.flatten(0, 1)
+        rest, codes = x[:, None], torch.zeros(len(x), 1, 0, dtype=torch.long, device=x.device)
+        for book in self.codebooks:
+            left = 0.5 * rest.square().sum(-1, keepdim=True) + 0.5 * book.square().sum(-1) - rest @ book.T
+            best = left.flatten(1).topk(min(beam, left[0].numel()), largest=False)[1]
+            parent, code = (best // len(book))[..., None], best % len(book)
+            rest = rest.gather(1, parent.expand(-1, -1, rest.shape[-1])) - book[code]
+            codes = torch.cat([codes.gather(1, parent.expand(-1, -1, codes.shape[-1])), code[..., None]], -1)
+        nearest = rest.square().sum(-1).argmin(-1)
+        return codes.gather(1, nearest[:, None, None].expand(-1, 1, codes.shape[-1])).view(*z.shape[:2], -1)
+
     def lookup(self, codes: Tensor) -> Tensor:
         """codes [B, F, stages] -> projected vectors [B, F, latent_width]."""
         return self.output(sum(self.codebooks[i][codes[..., i]] for i in range(codes.shape[-1])))
@@ -309,12 +325,16 @@ class Codec(nn.Module):
         """Samples [B, N] in [-1, 1] -> codes [B, F, K], F = ceil(N / frame_size); zeros pad the last frame."""
         samples = F.pad(samples, (0, -samples.shape[-1] % self.shape.frame_size))
         latent = self.encoder(samples).float()
-        return torch.cat([q(q.input(latent))[1] for q in (self.semantic, self.acoustic)], dim=-1)
+        return torch.cat([q.search(q.input(latent), self.shape.beam) for q in (self.semantic, self.acoustic)], dim=-1)
 
     @torch.no_grad()
     def decode(self, codes: Tensor) -> Tensor:
         """Codes [B, F, K] -> samples [B, F * frame_size] in [-1, 1]."""
-        return self.decoder(self.semantic.lookup(codes[..., :1]) + self.acoustic.lookup(codes[..., 1:])).clamp(-1, 1)
+        return self.decoder(self.vectors(codes)).clamp(-1, 1)
+
+    def vectors(self, codes: Tensor) -> Tensor:
+        """Codes [B, F, K] -> the decoder's input [B, F, C]."""
+        return self.semantic.lookup(codes[..., :1]) + self.acoustic.lookup(codes[..., 1:])
 
 
 def read_state(path: Path) -> tuple[CodecShape, dict[str, dict[str, Tensor]]]:

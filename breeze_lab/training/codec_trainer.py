@@ -56,6 +56,8 @@ class Trainer:
         self.shape = read_state(args.init)[0] if args.init else MICRO if args.micro else CodecShape()
         if args.decoder_blocks:
             self.shape = replace(self.shape, decoder_blocks=args.decoder_blocks)
+        if args.beam:
+            self.shape = replace(self.shape, beam=args.beam)
         torch.manual_seed(args.seed)
         self.codec = Codec(self.shape).to(self.device)
         self.discriminators = Discriminators(args.micro).to(self.device).to(memory_format=torch.channels_last)
@@ -67,23 +69,24 @@ class Trainer:
         self.stream = Stream(args.audio, self.device, "train*.npy")
         if args.init:
             load(args.init, self.codec, self.discriminators, self.heads)
-        learned = (
-            [*self.codec.decoder.parameters()]
-            if args.freeze_codes
-            else [*self.codec.parameters(), *self.heads.parameters()]
+        decoder = [*self.codec.decoder.parameters()]
+        coder = [p for part in self.coder for p in part.parameters()]
+        self.frozen, self.learned = False, decoder + coder
+        options = {"fused": True, "capturable": True} if self.cuda else {}
+        options |= {"betas": (0.8, 0.99), "weight_decay": 1e-3}
+        self.rates = {part: torch.tensor(0.0, device=self.device) for part in ("decoder", "coder", "critics")}
+        groups = [
+            {"params": decoder, "lr": self.rates["decoder"]},
+            {"params": coder, "lr": self.rates["coder"]},
+        ]
+        self.generator_optimizer = torch.optim.AdamW(groups, **options)
+        self.discriminator_optimizer = torch.optim.AdamW(
+            self.discriminators.parameters(), lr=self.rates["critics"], **options
         )
         if args.freeze_codes:
-            for part in (self.codec.encoder, self.codec.semantic, self.codec.acoustic, self.heads):
-                part.requires_grad_(False)
-        self.learned = learned
-        options = {"fused": True, "capturable": True} if self.cuda else {}
-        self.rates = [torch.tensor(0.0, device=self.device) for _ in range(2)]
-        self.generator_optimizer = torch.optim.AdamW(
-            learned, lr=self.rates[0], betas=(0.8, 0.99), weight_decay=1e-3, **options
-        )
-        self.discriminator_optimizer = torch.optim.AdamW(
-            self.discriminators.parameters(), lr=self.rates[1], betas=(0.8, 0.99), weight_decay=1e-3, **options
-        )
+            self.freeze()
+        for quantizer in (self.codec.semantic, self.codec.acoustic):
+            quantizer.decay = args.codebook_decay
         self.ramp = torch.tensor(0.0, device=self.device)
         self.sums = torch.zeros(len(NAMES) + 1, device=self.device)
         self.buffers: dict[int, Tensor] = {}
@@ -95,6 +98,17 @@ class Trainer:
         envelope = sum(F.pad(hann[: rise - p * hop], (p * hop, 0)) for p in range(self.shape.n_fft // hop - 1))
         self.envelope = torch.ones(frames * self.shape.frame_size, device=self.device)
         self.envelope[:rise] = envelope  # what the first windows can reach before the overlaps are complete
+
+    @property
+    def coder(self) -> tuple[nn.Module, ...]:
+        """All that the codes depend on, and the heads that train it."""
+        return self.codec.encoder, self.codec.semantic, self.codec.acoustic, self.heads
+
+    def freeze(self) -> None:
+        """From now on the decoder alone learns, so that codes stay valid; a captured step must be captured again."""
+        for part in self.coder:
+            part.requires_grad_(False)
+        self.frozen, self.learned = True, [*self.codec.decoder.parameters()]
 
     def fill(self, mode: int) -> None:
         count, length = self.batch[mode], self.frames * self.shape.frame_size
@@ -133,17 +147,18 @@ class Trainer:
 
     def reconstruct(self, x: Tensor, quantize: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """-> samples, semantic vectors, decoder input, commitment loss."""
-        codec, learn = self.codec, not self.args.freeze_codes
-        with torch.set_grad_enabled(learn):
+        codec, commit = self.codec, x.new_zeros(())
+        if self.frozen:  # the codes as they will be: by the beam search
+            vectors = semantic = codec.vectors(codec.encode(x))
+        else:
             semantic, acoustic = self.latents(x)
-            commit = x.new_zeros(())
             if quantize:
                 few = torch.randint(2, self.shape.num_codebooks, (len(x),), device=x.device)
                 keep = torch.where(
                     torch.rand(len(x), device=x.device) < self.args.code_dropout, few, self.shape.num_codebooks
                 )
-                semantic, _, first = codec.semantic(semantic, None, learn)
-                acoustic, _, rest = codec.acoustic(acoustic, keep - 1, learn)
+                semantic, _, first = codec.semantic(semantic, None, True)
+                acoustic, _, rest = codec.acoustic(acoustic, keep - 1, True)
                 commit = first + rest
             vectors = codec.semantic.output(semantic) + codec.acoustic.output(acoustic)
         with self.autocast():
@@ -169,14 +184,15 @@ class Trainer:
         target = x * self.envelope
         mel, magnitude = self.spectral(leaf, target)
         wave = (leaf - target).abs().mean()
-        (gradient,) = torch.autograd.grad(15 * mel + 2 * magnitude + 10 * wave, leaf)
+        spectral = 15 * mel + 2 * magnitude + self.args.wave_weight * wave
+        (gradient,) = torch.autograd.grad(spectral, leaf)
         zero = x.new_zeros(())
         judged = adversarial = features = balance = zero
         if mode == ADVERSARIAL:
             judged, adversarial, features, pushes = self.criticize(target, leaf)
             gradient, balance = self.balanced(y, gradient, pushes)
         phonetic = latent_mel = zero
-        if self.args.freeze_codes:
+        if self.frozen:
             y.backward(gradient)
         else:
             phonetic, latent_mel = self.auxiliary(x, semantic, vectors)

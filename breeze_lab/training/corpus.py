@@ -171,14 +171,17 @@ def read_opus(rows: Sequence[dict]) -> Iterator[tuple[dict, np.ndarray]]:
             yield row, as_int16(trim(sf.read(row["path"], dtype="float32")[0]))
 
 
-def speak_lines(lines: Sequence[Line]) -> Iterator[tuple[dict, np.ndarray]]:
-    """(row, int16 [samples]) of lines spoken by hibari."""
-    teacher = teachers.hibari()
+def speak_lines(lines: Sequence[Line], packs: Path | None = None) -> Iterator[tuple[dict, np.ndarray]]:
+    """(row, int16 [samples]) of lines spoken by hibari, or by Kokoro where the folder of its packs is given."""
+    teacher, name = (teachers.kokoro(packs), "kokoro") if packs else (teachers.hibari(), "hibari")
     for line in lines:
-        phonemes = teacher.model.g2p(line.text)
+        phonemes = teachers.phonemes(line.text, line.voice)
         if 3 <= len(phonemes) <= 400:
             audio = teacher.speak(phonemes, line.voice, line.speed)
-            yield {**asdict(line), "gender": "female", "teacher": "hibari"}, as_int16(trim(audio))
+            yield (
+                {**asdict(line), "gender": teachers.voice_gender(line.voice, {}), "teacher": name},
+                as_int16(trim(audio)),
+            )
 
 
 def as_int16(audio: np.ndarray) -> np.ndarray:

@@ -35,7 +35,10 @@ def unpack_int8(packed: torch.Tensor, scale: torch.Tensor, low: torch.Tensor) ->
 
 
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """float32 state of `WaftLM` from an exported checkpoint, packed or not."""
+    """float32 state of `WaftLM` from an exported checkpoint, packed or not, or from `train_lm`'s weights.pt."""
+    if folder.suffix == ".pt":
+        data = torch.load(folder, map_location="cpu", weights_only=True)
+        return {name: tensor.float() for name, tensor in data["weights"].items()}
     stored = load_file(folder / "model.safetensors")
     state = {}
     for name, tensor in stored.items():

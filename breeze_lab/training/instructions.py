@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from .teachers import HEART
+
 WORDS = {
     "female": ("a woman", "a female voice", "a woman's voice", "a lady", "female", "a girl"),
     "male": ("a man", "a male voice", "a man's voice", "a guy", "male"),
@@ -32,9 +34,12 @@ def describe(traits: list[str], rng: np.random.Generator) -> str:
 
 
 def traits_of(row: dict, rng: np.random.Generator) -> list[str]:
-    """Which traits of an utterance to name: those that stand out nearly always, the gender often, never none."""
+    """Which traits of an utterance to name: those that stand out nearly always, the gender often, never none.
+
+    A voice that isn't the default one has its gender named always: an instruction without it keeps the default voice.
+    """
     found = [row[key] for key in ("pitch", "pace", "loudness") if row.get(key)]
     named = [t for t in found if rng.random() < 0.85]
-    if rng.random() < 0.6 or not named:
+    if row["voice"] != HEART or rng.random() < 0.5 or not named:
         named.append(row["gender"])
     return named

@@ -309,6 +309,10 @@ class Batch:
     def to(self, device: torch.device | str) -> "Batch":
         return Batch(**{k: v.to(device, non_blocking=True) for k, v in self.__dict__.items()})
 
+    def copy_(self, other: "Batch") -> None:
+        for name, tensor in self.__dict__.items():
+            tensor.copy_(getattr(other, name))
+
 
 class WaftLM(nn.Module):
     """The whole model. State names equal those of `breeze_lab.model.Breeze`."""

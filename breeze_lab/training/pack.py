@@ -3,18 +3,22 @@
     python -m breeze_lab.training.pack encode --codec audio_tokenizer --out codes corpus/old corpus/voices corpus/heart
     python -m breeze_lab.training.pack make --codec audio_tokenizer --out codes --texts texts.txt --opus OLD_CORPUS \\
         --hours 22
+    python -m breeze_lab.training.pack make --waves --out waves --texts texts.txt --drawn 6 --packs-folder voices
+    python -m breeze_lab.training.pack encode --codec frozen.pt --device cuda --until stop --out codes waves
     python -m breeze_lab.training.pack merge --out train.npz codes
 
 An utterance of the many-voiced teacher is packed as it is and once more resampled (0.85 to 1.16: another speaker's
 pitch, formants and pace), the one of the default voice mostly as it is. `encode` writes one file a shard and goes on
-where it stopped; `make` does the same without shards on disk: it reads Opus files and lets hibari speak, with many
-processes on a machine with a GPU; `merge` joins the files. In the file: `low` uint8 and `high` (packed bits) hold codes
-[F, K] of 9 bits, `rows` the JSON of the utterances (start, frames, voice, gender, text as the tokenizer sees it, pitch,
-pace, loudness, normal).
+where it stopped; `make` does the same without shards on disk: it reads Opus files and lets the teachers speak, with
+many processes on a machine with a GPU. While the codec is still in training, `make --waves` writes shards of the
+variants, and `encode` makes their codes later. `merge` joins the files. In the file: `low` uint8 and `high` (packed
+bits) hold codes [F, K] of 9 bits, `rows` the JSON of the utterances (start, frames, voice, gender, text as the
+tokenizer sees it, pitch, pace, loudness, normal).
 """
 
 import argparse
 import json
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -70,6 +74,28 @@ def variants(row: dict, audio: np.ndarray) -> Iterator[Variant]:
         yield Variant(x, made)
 
 
+def prepared(path: Path) -> Iterator[Variant]:
+    """The variants of a shard: those that `make --waves` wrote as they are, else made here."""
+    for row, audio in read_shard(path):
+        if "normal" in row:
+            kept = {k: v for k, v in row.items() if k not in ("start", "samples")}
+            yield Variant(audio.astype(np.float32) / 32767, kept)
+        else:
+            yield from variants(row, audio)
+
+
+def write_waves(stem: Path, made: Iterable[Variant]) -> None:
+    """A shard of variants: STEM.npy and, once that is complete, STEM.jsonl."""
+    rows, audio, start = [], [], 0
+    for v in made:
+        audio.append(np.round(v.audio * 32767).astype(np.int16))
+        rows.append(json.dumps({"start": start, "samples": len(v.audio), **v.row}))
+        start += len(v.audio)
+    np.save(stem.with_suffix(".npy"), np.concatenate(audio))
+    stem.with_suffix(".part").write_text("\n".join(rows) + "\n")
+    stem.with_suffix(".part").rename(stem.with_suffix(".jsonl"))
+
+
 def load_encoder(path: Path, device: str = "cpu") -> Callable[[list[np.ndarray]], list[np.ndarray]]:
     """Function: float32 arrays -> codes uint16 [F, K] each, by the PyTorch codec."""
     import torch
@@ -119,9 +145,8 @@ def chunks_of(args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Iter
     from . import corpus
 
     train, held = corpus.read_texts(args.texts)
-    voiced = [
-        (f"{args.opus.name}-{i:04d}", part) for i, part in enumerate(corpus.opus_chunks(args.opus, args.packs, held))
-    ]
+    parts = corpus.opus_chunks(args.opus, args.packs, held) if args.opus else []
+    voiced = [(f"{args.opus.name}-{i:04d}", part) for i, part in enumerate(parts)]
     voiced += [(path.stem, path) for folder in args.shards for path in sorted(folder.glob("*.jsonl"))]
     lines, seconds, i = corpus.plan_heart(train), 0.0, 0
     while voiced or seconds < args.hours * 3600:
@@ -133,15 +158,28 @@ def chunks_of(args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Iter
             seconds += sum(len(line.text) for line in some) / 15.5
             yield f"heart-{i:04d}", partial(corpus.speak_lines, some)
             i += 1
+    lines, seconds, i = corpus.plan_voices(train), 0.0, 0
+    while seconds < args.drawn * 3600:
+        some = [next(lines) for _ in range(24)]
+        seconds += sum(len(line.text) for line in some) / 15.5
+        yield f"drawn-{i:04d}", partial(corpus.speak_lines, some, args.packs_folder)
+        i += 1
 
 
 def make_command(args: argparse.Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
-    encode = load_encoder(args.codec, args.device)
+    if args.codec is None and not args.waves:
+        raise SystemExit("make needs --codec, or --waves to write audio")
+    encode = None if args.waves else load_encoder(args.codec, args.device)
     for i, (name, read_rows) in enumerate(chunks_of(args)):
-        target = args.out / f"{name}.npz"
-        if i % args.ranks == args.rank and not target.exists():
-            save(target, *encode_all((v for row, audio in read_rows() for v in variants(row, audio)), encode))
+        target = args.out / f"{name}{'.jsonl' if args.waves else '.npz'}"
+        if i % args.ranks != args.rank or target.exists():
+            continue
+        made = (v for row, audio in read_rows() for v in variants(row, audio))
+        if encode is None:
+            write_waves(args.out / name, made)
+        else:
+            save(target, *encode_all(made, encode))
 
 
 def save(path: Path, rows: list[dict], codes: np.ndarray) -> None:
@@ -161,14 +199,17 @@ def read(path: Path) -> tuple[list[dict], np.ndarray]:
 
 def encode_command(args: argparse.Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
-    encode = load_encoder(args.codec)
-    paths = [p for folder in args.shards for p in sorted(Path(folder).glob("*.jsonl"))]
-    for i, path in enumerate(paths):
-        target = args.out / f"{path.parent.name}-{path.stem}.npz"
-        if i % args.ranks == args.rank and not target.exists():
-            rows, codes = encode_all((v for row, audio in read_shard(path) for v in variants(row, audio)), encode)
-            save(target, rows, codes)
-            print(f"{target.name}: {len(rows)} utterances, {len(codes) * 0.08 / 3600:.2f} h", flush=True)
+    encode, done = load_encoder(args.codec, args.device), False
+    while not done:
+        done = args.until is None or args.until.exists()
+        for path in (p for folder in args.shards for p in sorted(Path(folder).glob("*.jsonl"))):
+            target = args.out / f"{path.parent.name}-{path.stem}.npz"
+            if zlib.crc32(target.name.encode()) % args.ranks == args.rank and not target.exists():
+                rows, codes = encode_all(prepared(path), encode, 120.0 if args.device == "cpu" else 900.0)
+                save(target, rows, codes)
+                print(f"{target.name}: {len(rows)} utterances, {len(codes) * 0.08 / 3600:.2f} h", flush=True)
+        if not done:
+            time.sleep(2)
 
 
 def merge(paths: list[Path]) -> tuple[list[dict], np.ndarray]:
@@ -201,17 +242,22 @@ def main() -> None:
         "--codec", type=Path, required=True, help="folder with the codec's config.json and model.safetensors"
     )
     p.add_argument("--out", type=Path, required=True)
+    p.add_argument("--until", type=Path, help="look for new shards until this file is there")
     p.add_argument("--rank", type=int, default=0)
     p.add_argument("--ranks", type=int, default=1)
+    p.add_argument("--device", default="cpu")
     p.set_defaults(run=encode_command)
     p = commands.add_parser("make", help="teachers and Opus files to codes, in many processes")
-    p.add_argument("--codec", type=Path, required=True)
+    p.add_argument("--codec", type=Path)
+    p.add_argument("--waves", action="store_true", help="write audio instead of codes: no codec, no PyTorch")
     p.add_argument("--out", type=Path, required=True)
     p.add_argument("--texts", type=Path, required=True)
-    p.add_argument("--opus", type=Path, required=True, help="the first corpus: manifest.jsonl and opus/")
+    p.add_argument("--opus", type=Path, help="the first corpus: manifest.jsonl and opus/")
     p.add_argument("--packs", nargs="*", default=[], help="names of Kokoro's packs, which tell what a mix is made of")
     p.add_argument("--shards", type=Path, nargs="*", default=[])
     p.add_argument("--hours", type=float, default=20, help="about so much speech of the default voice")
+    p.add_argument("--drawn", type=float, default=0, help="about so much speech of drawn voices, by Kokoro")
+    p.add_argument("--packs-folder", type=Path, help="for these: folder of Kokoro's packs and kokoro.int8.onnx")
     p.add_argument("--rank", type=int, default=0)
     p.add_argument("--ranks", type=int, default=1)
     p.add_argument("--device", default="cuda")

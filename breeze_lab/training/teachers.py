@@ -128,3 +128,21 @@ class Hibari:
 def hibari() -> Hibari:
     """One hibari for the process."""
     return Hibari()
+
+
+@functools.cache
+def kokoro(packs: Path) -> Kokoro:
+    """One Kokoro for the process; its joined model lies beside the packs."""
+    return Kokoro(packs, packs)
+
+
+@functools.cache
+def _g2p(british: bool):
+    from hibari.g2p import G2P
+
+    return G2P(british=british)
+
+
+def phonemes(text: str, voice: str) -> str:
+    """What the teachers are given: British sounds for the voices whose names begin with b."""
+    return _g2p(voice[0] == "b")(text)

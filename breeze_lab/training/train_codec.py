@@ -3,6 +3,8 @@
 Phases: no quantizer -> k-means, then quantized -> with discriminators. Where there is a GPU each phase's step is
 captured once as a CUDA graph. The run ends by itself after `--seconds`; the learning rate falls to nothing by then.
 `--init` goes on from an earlier run; with `--freeze-codes` only the decoder learns, so codes made before stay valid.
+With `--codes-until` encoder and codebooks stop there: OUT/frozen.pt makes the codes from then on, while the decoder
+goes on.
 """
 
 import argparse
@@ -38,9 +40,12 @@ def set_rates(trainer: Trainer, spent: float, step: int, since: int | None) -> N
     """Learning rates and the discriminators' say, after the share `spent` of the time; since: steps with them."""
     args = trainer.args
     fall = 0.5 + 0.5 * math.cos(math.pi * max(0.0, (spent - 0.15) / 0.85))
-    trainer.rates[0].fill_(args.rate * min(1.0, (step + 1) / 300) * (0.02 + 0.98 * fall))
-    trainer.rates[1].fill_(args.critic_rate * min(1.0, ((since or 0) + 1) / 100) * (0.1 + 0.9 * fall))
-    trainer.ramp.fill_(min(1.0, max(0.0, ((since or 0) - 100) / 500)))
+    early = 0.5 + 0.5 * math.cos(math.pi * min(1.0, max(0.0, spent / args.codes_until - 0.15) / 0.85))
+    warm = args.rate * min(1.0, (step + 1) / 300)
+    trainer.rates["decoder"].fill_(warm * (0.02 + 0.98 * fall))
+    trainer.rates["coder"].fill_(warm * args.coder_rate * (0.02 + 0.98 * early))
+    trainer.rates["critics"].fill_(args.critic_rate * min(1.0, ((since or 0) + 1) / 100) * (0.1 + 0.9 * fall))
+    trainer.ramp.fill_(min(1.0, max(0.0, ((since or 0) - 100) / args.critic_ramp)))
 
 
 def train(args: argparse.Namespace) -> dict:
@@ -69,6 +74,13 @@ def train(args: argparse.Namespace) -> dict:
             run = trainer.graph(mode)
             log(event="phase", step=step, mode=mode, peak_gb=trainer.peak_gb)
         set_rates(trainer, spent, step, None if started is None else step - started)
+        if mode > PLAIN and spent > args.codes_until and not trainer.frozen:
+            run = None
+            trainer.freeze()
+            save(args.out / "frozen.pt", trainer)
+            load(args.out / "frozen.pt", trainer.codec)  # rounded as it is shipped
+            log(event="codes final", step=step, **validate(trainer))
+            run = trainer.graph(mode)
         trainer.fill(mode)
         run()
         step += 1
@@ -87,7 +99,8 @@ def train(args: argparse.Namespace) -> dict:
             log(event="more audio", hours=round(trainer.stream.hours, 3))
         if now - saved > args.save_every:
             save(args.out / "codec.pt", trainer)
-            saved = now
+            log(event="saved", step=step, **validate(trainer))
+            marked = saved = log.seconds
     torch.backends.cudnn.benchmark = False
     save(args.out / "codec.pt", trainer)
     load(args.out / "codec.pt", trainer.codec)  # judged as it is shipped
@@ -105,7 +118,11 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--max-steps", type=int, default=-1)
     p.add_argument("--init", type=Path, help="codec.pt or exported folder to go on from (the optimizers start anew)")
     p.add_argument("--decoder-blocks", type=int, help="with --init: give the decoder more blocks than it had")
+    p.add_argument("--beam", type=int, help="sums of entries that encoding follows at a time, once codes are final")
     p.add_argument("--freeze-codes", action="store_true", help="train the decoder only")
+    p.add_argument(
+        "--codes-until", type=float, default=1.0, help="share of the time after which encoder and codebooks stay"
+    )
     p.add_argument("--teacher", type=Path, help=".npz of breeze_lab.training.codec_teacher")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--batch", type=int, default=64, help="crops a step without discriminators")
@@ -130,6 +147,15 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--code-dropout", type=float, default=0.1, help="share of crops with fewer codebooks")
     p.add_argument("--rate", type=float, default=8e-4)
+    p.add_argument("--coder-rate", type=float, default=1.0, help="the encoder's and projections' rate, relative to it")
+    p.add_argument("--codebook-decay", type=float, default=0.99, help="of the codebooks' moving averages, per step")
+    p.add_argument(
+        "--wave-weight",
+        type=float,
+        default=0.0,
+        help="weight of the distance in samples; the encoder sees no phases, so it only pulls the level down",
+    )
+    p.add_argument("--critic-ramp", type=float, default=500, help="steps in which the discriminators get their say")
     p.add_argument("--critic-rate", type=float, default=4e-4)
     p.add_argument("--save-every", type=float, default=120, help="seconds between checkpoints")
     p.add_argument("--eager", action="store_true", help="no CUDA graphs")

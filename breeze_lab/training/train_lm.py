@@ -103,10 +103,10 @@ def batch_stream(args, sizes: batches.Sizes, step: int):
         yield ready.get(), frames
 
 
-def rate(fraction: float, step: int, peak: float, warmup: int) -> float:
-    """Warm up, hold, then fall to 3 % over the last 45 % of the time."""
-    fall = max(0.0, (fraction - 0.55) / 0.45)
-    return peak * min(1.0, (step + 1) / warmup) * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * min(1.0, fall))))
+def rate(fraction: float, step: int, peak: float, warmup: int, hold: float = 0.55) -> float:
+    """Warm up, hold for this share of the time, then fall to 1 %."""
+    fall = max(0.0, (fraction - hold) / (1 - hold))
+    return peak * min(1.0, (step + 1) / warmup) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(1.0, fall))))
 
 
 class Trainer:
@@ -122,8 +122,11 @@ class Trainer:
         weights = [p for p in self.net.parameters() if p.dim() >= 2]
         vectors = [p for p in self.net.parameters() if p.dim() < 2]
         groups = [{"params": weights, "weight_decay": args.decay}, {"params": vectors, "weight_decay": 0.0}]
-        fused = {"fused": True} if args.device == "cuda" else {}
-        self.optimizer = torch.optim.AdamW(groups, lr=args.lr, betas=(0.9, 0.98), **fused)
+        fused = {"fused": True, "capturable": True} if args.device == "cuda" else {}
+        self.lr = torch.tensor(args.lr, device=args.device)
+        self.optimizer = torch.optim.AdamW(groups, lr=self.lr, betas=(0.9, 0.98), **fused)
+        self.pull = torch.tensor(0.05, device=args.device)  # of the weights on their running average, a step
+        self.graph: torch.cuda.CUDAGraph | None = None
         self.parameters = weights + vectors
         self.average = [p.detach().clone() for p in self.parameters]
         if args.compile:  # layer by layer: three small programs instead of one large one
@@ -135,6 +138,8 @@ class Trainer:
             state = torch.load(self.path, map_location=args.device, weights_only=True)
             self.net.load_state_dict(state["net"])
             self.optimizer.load_state_dict(state["optimizer"])
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.lr
             self.step, self.clock = state["step"], state["clock"]
             for a, b in zip(self.average, state["average"], strict=True):
                 a.copy_(b)
@@ -143,18 +148,48 @@ class Trainer:
         return torch.autocast(self.args.device, torch.bfloat16, enabled=self.args.device == "cuda")
 
     def train(self, batch: Batch, lr: float) -> torch.Tensor:
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
+        self.lr.fill_(lr)
+        self.step += 1
+        self.pull.fill_(1 - min(0.999, (self.step + 1) / (self.step + 20)))
+        if self.graph is None:
+            return self.update(batch)
+        self.buffer.copy_(batch)
+        self.graph.replay()
+        return self.found.clone()
+
+    def update(self, batch: Batch) -> torch.Tensor:
+        """One step without host reads, so that it can be captured."""
         with self.autocast():
             first, rest = self.net.losses(batch)
         (first + self.args.depth_weight * rest).backward()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        decay = min(0.999, (self.step + 1) / (self.step + 20))
-        torch._foreach_lerp_(self.average, [p.detach() for p in self.parameters], 1 - decay)
-        return torch.stack([first.detach(), rest.detach(), norm])
+        for a, p in zip(self.average, self.parameters, strict=True):
+            a.lerp_(p.detach(), self.pull)
+        return torch.stack([first.detach(), rest.detach(), norm.detach()])
+
+    def capture(self, batch: Batch) -> None:
+        """Captures the step as a CUDA graph (shapes never change); the weights stay as they are meanwhile."""
+        self.buffer = Batch(**{k: v.clone() for k, v in batch.__dict__.items()})
+        self.lr.zero_()
+        self.pull.zero_()
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self.update(self.buffer)
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                self.found = self.update(self.buffer)
+        except RuntimeError as error:
+            print(f"no CUDA graph, going on without: {error}", flush=True)
+            torch.cuda.synchronize()
+            return
+        self.graph = graph
 
     @torch.no_grad()
     def swap(self) -> None:
@@ -210,13 +245,16 @@ def validation_sets(args, sizes: batches.Sizes) -> dict[str, list[Batch]]:
 def run(args) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     torch.set_float32_matmul_precision("high")
-    sizes = batches.MICRO_SIZES if args.micro else batches.Sizes()
+    sizes = batches.MICRO_SIZES if args.micro else batches.Sizes(chosen=args.chosen)
     began = time.time()
     trainer = Trainer(args, sizes)
     log = (args.out / "log.jsonl").open("a")
     print(f"{sum(p.numel() for p in trainer.parameters) / 1e6:.2f} M parameters, step {trainer.step}", flush=True)
     wait_for_codes(args.codes, args.min_hours)
-    sets: dict[str, list[Batch]] = {}
+    sets = validation_sets(args, sizes) if args.graph else {}
+    if args.graph:
+        trainer.capture(sets["right"][0])
+        print(f"captured after {time.time() - began:.0f} s", flush=True)
     stream = batch_stream(args, sizes, trainer.step)
     total, earlier, mark, counted = torch.zeros(3, device=args.device), trainer.clock, time.time(), 0
     while True:
@@ -225,7 +263,7 @@ def run(args) -> None:
         if fraction >= 1 or time.time() - began > args.stop_after:
             break
         batch, frames = next(stream)
-        total += trainer.train(batch, rate(fraction, trainer.step, args.lr, args.warmup))
+        total += trainer.train(batch, rate(fraction, trainer.step, args.lr, args.warmup, args.hold))
         counted += 1
         if trainer.step % args.every == 0:
             trainer.clock = earlier + time.time() - began
@@ -273,6 +311,8 @@ def main(argv: list[str] | None = None) -> None:
     add("--micro", action="store_true", help="a tiny model and tiny batches, for tests")
     add("--lr", type=float, default=1.5e-3)
     add("--warmup", type=int, default=300)
+    add("--hold", type=float, default=0.55, help="share of the run before the learning rate falls")
+    add("--chosen", type=int, default=4096, help="frames a step whose acoustic codebooks are learned")
     add("--drop", type=float, default=0.1)
     add("--decay", type=float, default=0.05)
     add("--noise", type=float, default=0.15, help="highest rate of wrong codes in the input")
@@ -284,6 +324,7 @@ def main(argv: list[str] | None = None) -> None:
     add("--min-hours", type=float, default=0.0, help="wait until the folder holds so much")
     add("--workers", type=int, default=0, help="processes that make batches")
     add("--compile", action="store_true")
+    add("--graph", action="store_true", help="capture the step as a CUDA graph")
     add("--seed", type=int, default=1)
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     run(parser.parse_args(argv))
