@@ -192,3 +192,9 @@ def test_whole_numbers_are_no_sound_to_write(tmp_path):
     with pytest.raises(bl.BreezeLabError, match="int16. Use audio.to_mono_float"):
         audio.write(tmp_path / "x.wav", np.full(2400, 900, np.int16))
     audio.write(tmp_path / "x.wav", audio.to_mono_float(np.full(2400, 900, np.int16)))
+
+
+def test_a_rung_that_the_weights_cannot_take_is_refused(tiny_folder):
+    model = bl.load(tiny_folder, dtype="bfloat16")
+    with pytest.raises(bl.BreezeLabError, match="'host' needs a CPU and float32"):
+        bl.stream_generate(model, "Hello there.", method="host")
