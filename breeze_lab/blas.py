@@ -11,7 +11,11 @@ import ctypes
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 _SYMBOL, _FORTRAN = "cblas_sgemm", "libgfortran.so.5"
 _UNASKED = "not asked for yet"
@@ -121,9 +125,31 @@ def why_not() -> str:
     return _reason
 
 
-def is_loaded(path: str) -> bool:
-    """Whether `path` is the OpenBLAS that was loaded for MLX."""
-    return _loaded is not None and Path(path).resolve().name == Path(_loaded).resolve().name
+@lru_cache
+def _numpys() -> list[Any]:
+    """Controllers of the BLAS that NumPy uses."""
+    from threadpoolctl import ThreadpoolController
+
+    own = Path(_loaded).resolve().name if _loaded else None
+    libraries = ThreadpoolController().lib_controllers
+    return [lib for lib in libraries if lib.user_api == "blas" and Path(lib.filepath).resolve().name != own]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """NumPy's BLAS on one thread, and as before afterwards.
+
+    OpenBLAS's threads wait for one another in a busy loop. For products as small as a frame's that gains little on
+    free cores, and on cores that other programs use too a frame can take ten times as long.
+    """
+    before = [library.get_num_threads() for library in _numpys()]
+    try:
+        for library in _numpys():
+            library.set_num_threads(1)
+        yield
+    finally:
+        for library, count in zip(_numpys(), before, strict=True):
+            library.set_num_threads(count)
 
 
 def openblas_version() -> str | None:

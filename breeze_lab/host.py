@@ -1,7 +1,7 @@
 """The rung `host`: on a CPU the device is the host, so a frame can be walked in NumPy, in the model's own memory.
 
 A node of MLX's graph costs a CPU some 5 us, a NumPy call about 1; and NumPy hands a matrix and one vector to BLAS as
-just that. Float32 on a CPU only.
+just that. Weights are shared, never copied. Float32 on a CPU only.
 Shapes: C channels, H heads, G key/value heads, D head dim, N positions, V ids a codebook.
 """
 
@@ -13,8 +13,8 @@ import mlx.nn as nn
 import numpy as np
 from mlx.utils import tree_flatten
 
+from .blas import one_thread
 from .cache import KVCache
-from .cores import Cores
 from .errors import BreezeLabError
 from .model import DepthDecoder
 from .reads import HostReads
@@ -34,13 +34,13 @@ def host(
     Raises:
         BreezeLabError: weights that are not dense float32, or a default device that is not the CPU.
     """
-    stack = HostStack.of(depth.model)
+    stack = HostStack(depth.model)
     project, table = shared(depth.model.inputs_embeds_projector.weight), shared(depth.model.embed_tokens.weight)
     heads = shared(depth.codebooks_head.weight)
     walks = [HostCache(stack, depth.num_codebooks) for _ in branches]
     pick = draw.on_host(depth.num_codebooks - 1, reads)
     codes, hidden = [reads.item(first)], [reads.array(branch)[0] for branch in branches]
-    with stack.cores.over(len(walks)), np.errstate(all="ignore"):
+    with one_thread(), np.errstate(all="ignore"):
         for state, cache in zip(hidden, walks, strict=True):
             stack.step(project @ state, cache)
         for n in range(depth.num_codebooks - 1):
@@ -54,14 +54,14 @@ class HostBackbone:
     """Goes on, one frame a step, from where a prompt left the backbone's caches."""
 
     def __init__(self, backbone: Any, depth: DepthDecoder, caches: Sequence[list[KVCache]]):
-        self.stack, self.table = HostStack.of(backbone), shared(depth.model.embed_tokens.weight)
+        self.stack, self.table = HostStack(backbone), shared(depth.model.embed_tokens.weight)
         self.offsets = np.arange(depth.num_codebooks) * depth.vocab_size
         self.walks = [HostCache(self.stack, layers[0].offset + 256, layers) for layers in caches]
 
     def __call__(self, codes: mx.array) -> list[mx.array]:
         """int [K] codes of the frame before, read already -> hidden state [1, C] of each branch."""
         x = self.table[np.array(codes) + self.offsets].sum(axis=0)
-        with self.stack.cores.over(len(self.walks)), np.errstate(all="ignore"):
+        with one_thread(), np.errstate(all="ignore"):
             return [mx.array(self.stack.step(x, cache)[None]) for cache in self.walks]
 
 
@@ -95,15 +95,6 @@ class HostStack:
         self.heads, self.groups, self.dims = attention.heads, attention.kv_heads, attention.rope.dims
         self.layers = [_Layer(layer) for layer in model.layers]
         self.norm = _norm(model.norm)
-        self.cores = Cores()
-
-    @classmethod
-    def of(cls, model: Any) -> "HostStack":
-        """The stack of `model`, made once and again only where its weights are others than before."""
-        held = getattr(model, "_host", None)
-        if held is None or any(old is not new for old, new in zip(held[1], _leaves(model), strict=True)):
-            held = model._host = cls(model), _leaves(model)
-        return held[0]
 
     def step(self, x: np.ndarray, cache: HostCache) -> np.ndarray:
         """float32 [C], the input at the cache's next position -> the normed hidden state [C] there."""
@@ -111,41 +102,29 @@ class HostStack:
         H, G, D = self.heads, self.groups, self.dims
         turn = self.rope.turn(position)
         for layer, keys, values in zip(self.layers, cache.keys, cache.values, strict=True):
-            heads = (layer.qkv @ _rms_norm(x, *layer.before)).reshape(H + 2 * G, D)
-            q, k, values[:, position] = heads[:H], heads[H : H + G], heads[H + G :]
+            h = _rms_norm(x, *layer.before)
+            q, k = (layer.q @ h).reshape(H, D), (layer.k @ h).reshape(G, D)
             if layer.qk_norms:
                 q, k = (_rms_norm(part, *norm) for part, norm in zip((q, k), layer.qk_norms, strict=True))
-            keys[:, position] = k @ turn
+            keys[:, position], values[:, position] = k @ turn, (layer.v @ h).reshape(G, D)
             q = (q @ turn).reshape(G, H // G, D) * self.scale
             weights = _softmax(q @ keys[:, : position + 1].transpose(0, 2, 1))
             x = x + layer.o @ (weights @ values[:, : position + 1]).reshape(H * D)
-            gate, up = (layer.gate_up @ _rms_norm(x, *layer.after)).reshape(2, -1)
-            x = x + layer.down @ (gate / (1 + np.exp(-gate)) * up)
+            h = _rms_norm(x, *layer.after)
+            gate = layer.gate @ h
+            x = x + layer.down @ (gate / (1 + np.exp(-gate)) * (layer.up @ h))
         return _rms_norm(x, *self.norm)
 
 
 class _Layer:
-    """The weights of a `layers.DecoderLayer` as NumPy sees them. Those with one input are joined: OpenBLAS uses
-    several cores only for a matrix of half a million values or more."""
+    """The weights of a `layers.DecoderLayer` as NumPy sees them."""
 
     def __init__(self, layer: Any):
         attention, mlp = layer.self_attn, layer.mlp
-        self.qkv = _join(attention.q_proj, attention.k_proj, attention.v_proj)
-        self.gate_up = _join(mlp.gate_proj, mlp.up_proj)
-        self.o, self.down = shared(attention.o_proj.weight), shared(mlp.down_proj.weight)
+        self.q, self.k, self.v, self.o = (shared(getattr(attention, f"{name}_proj").weight) for name in "qkvo")
+        self.gate, self.up, self.down = (shared(part.weight) for part in (mlp.gate_proj, mlp.up_proj, mlp.down_proj))
         self.before, self.after = _norm(layer.input_layernorm), _norm(layer.post_attention_layernorm)
         self.qk_norms = [_norm(attention.q_norm), _norm(attention.k_norm)] if attention.has_norm else []
-
-
-def _join(*layers: nn.Linear) -> np.ndarray:
-    """The layers' weights below one another in one matrix; theirs become parts of it, so memory does not grow."""
-    joined = mx.concatenate([layer.weight for layer in layers])
-    ends = np.cumsum([layer.weight.shape[0] for layer in layers])
-    mx.eval(joined)
-    for layer, end in zip(layers, ends.tolist(), strict=True):
-        layer.weight = joined[end - layer.weight.shape[0] : end]
-        mx.eval(layer.weight)
-    return shared(joined)
 
 
 def can_share(model: nn.Module) -> bool:

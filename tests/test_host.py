@@ -2,8 +2,20 @@
 
 import mlx.core as mx
 import numpy as np
+import pytest
 
+from breeze_lab import blas
 from breeze_lab.host import HostBackbone
+
+
+def test_numpy_works_on_one_thread_and_gets_its_threads_back():
+    libraries = blas._numpys()
+    before = [library.get_num_threads() for library in libraries]
+    with pytest.raises(ZeroDivisionError), blas.one_thread():
+        assert [library.get_num_threads() for library in libraries] == [1] * len(libraries)
+        raise ZeroDivisionError
+    assert [library.get_num_threads() for library in libraries] == before
+    assert "numpy" in "".join(library.filepath for library in libraries) or not libraries
 
 
 def test_a_long_walk_equals_one_pass_over_all_positions(tiny):

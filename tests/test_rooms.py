@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parent.parent / "breeze_lab"
 # From the ground up; a file may import its own floor and those below.
 FLOORS = [
     {"errors", "blas", "paths", "process", "files", "audio"},
-    {"config", "weights", "cache", "reads", "samplers", "cores", "generation_config", "layers", "text"},
+    {"config", "weights", "cache", "reads", "samplers", "generation_config", "layers", "text"},
     {"codec"},
     {"model", "kernels"},
     {"voice", "host", "frames", "random_checkpoint", "convert", "hub"},
