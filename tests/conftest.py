@@ -3,7 +3,9 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 import breeze_lab  # here, so that OpenBLAS comes before MLX whatever a test file imports
 
@@ -30,3 +32,21 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory):
         del os.environ["BREEZE_LAB_CACHE"]
     else:
         os.environ["BREEZE_LAB_CACHE"] = before
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def clip(tmp_path: Path) -> Path:
+    """Two seconds of a buzz with a speech-like rhythm, at 16 kHz in stereo."""
+    t = np.arange(32000) / 16000
+    x = 0.3 * np.sign(np.sin(2 * np.pi * 120 * t)) * np.abs(np.sin(2 * np.pi * 2 * t))
+    soundfile.write(tmp_path / "clip.wav", np.stack([x, x], axis=1), 16000)
+    return tmp_path / "clip.wav"
