@@ -74,6 +74,8 @@ def test_the_engine_passes_on_only_what_was_asked_for(monkeypatch):
 def test_a_sentence_that_begins_with_a_file_begins_as_the_file_does(studio, tmp_path):
     upload(studio, wav(0 * tone()), "my clip.wav")
     assert studio.board.text.startswith("my clip.wav is silent") and "0.0e" not in studio.board.text
+    assert not studio.session.use_samples(0 * tone(), 24_000)
+    assert studio.board.text.startswith("Recording is silent")
     upload(studio, b"", "me.wav")
     assert studio.board.text.startswith("me.wav arrived empty")
     (tmp_path / "bad.wav").write_bytes(b"no sound")

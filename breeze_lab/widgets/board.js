@@ -4,7 +4,6 @@
 
 const EVERY = 20; // s between two words; browsers let a page in the background speak once a minute
 const SILENT = 150; // s
-const AWAY = 30; // s to be there again after a reload, where the kernel stays
 const FROZEN = 86400; // s, of a page that the browser puts to sleep
 
 const busy = (model) => ["loading", "working"].includes(model.get("state"));
@@ -23,7 +22,7 @@ function initialize({ model }) {
     tell(SILENT);
     timer = busy(model) ? setInterval(tell, 1000 * EVERY, SILENT) : undefined;
   };
-  const leave = () => tell(alone ? 0 : AWAY);
+  const leave = () => alone && tell(0); // elsewhere the kernel stays, and the page may come back to it
   const freeze = () => tell(FROZEN);
   model.on("change:state", watch);
   window.addEventListener("pagehide", leave);

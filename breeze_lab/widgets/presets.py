@@ -83,7 +83,7 @@ def _folder(source: str) -> Path:
 
 
 def _megabytes(folder: Path) -> float:
-    return sum(p.stat().st_size for depth in ("", "*/") for p in folder.glob(depth + "*.safetensors")) / 1e6
+    return sum(p.stat().st_size for p in folder.rglob("*.safetensors")) / 1e6
 
 
 def ready_voices(folder: Path | None = None) -> dict[str, Path]:

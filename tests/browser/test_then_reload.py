@@ -36,6 +36,8 @@ def test_a_reload_is_asked_about_where_it_would_lose_something(studio):
         studio.page.evaluate("setTimeout(() => location.reload(), 0)")
         studio.page.wait_for_timeout(1000)
         assert studio.asked == ["beforeunload"] and studio.cards() == cards > 0
+        studio.source("Upload")
+        studio.await_status("No file was read here")  # who stays has a page that answers
     studio.stay = False
 
 
@@ -48,7 +50,7 @@ def test_a_reload_in_the_middle_stops_the_job_of_a_page_of_its_own_and_none_in_l
             time.sleep(0.2)
         assert studio.kernel_states()[-1] == (process, "cancelled")
         return
-    studio.pause(32)  # with the reload, more than a page may take to come back
+    studio.pause(6)  # a look at the pages falls into it
     assert studio.kernel_states()[-1] == (process, "working") and studio.state == "working"
     studio.press("Stop")
     studio.await_state("cancelled")
