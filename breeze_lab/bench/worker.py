@@ -21,7 +21,10 @@ def main() -> None:
             model,
             job["text"],
             seed=job["seed"],
-            repetition_penalty=1.0,  # mlx-audio's default; the draws are then the same
+            temperature=0.9,  # mlx-audio's defaults; the draws are then the same
+            top_k=50,
+            top_p=1.0,
+            repetition_penalty=1.0,
             max_frames=frames,
             chunk_frames=job["chunk_frames"],
             method=job["method"],
