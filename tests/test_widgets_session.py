@@ -207,6 +207,15 @@ def test_a_model_that_cannot_be_loaded_is_told_and_can_be_tried_again(make):
     assert session.run(Request("Hello."))
 
 
+def test_load_takes_the_model_of_the_session_unless_another_is_named(make):
+    session = make()
+    session.source = "own"
+    for named, loaded in (((), "own"), (("other",), "other"), ((), "other"), ((None,), None)):
+        session.load(*named)
+        session.wait(10)
+        assert session.engine.calls[-1] == ("load", loaded) and "is loaded" in session.status.text
+
+
 def test_a_listener_that_fails_is_logged_and_harms_nothing(make, caplog):
     session = make()
 

@@ -40,11 +40,11 @@ class CloneSession(VoiceDesk):
         self.removed: list[Take] = []  # by the last removal, to be had back
         self._count = 0
 
-    def load(self, source: str | None = None) -> bool:
-        """Load a model (None: the default one); a job."""
+    def load(self, source: str | None = "") -> bool:
+        """Load a model (None: the default one, "": that of this session); a job."""
 
         def work() -> str:
-            self.source, self.model, self._kept = source, None, None
+            self.source, self.model, self._kept = self.source if source == "" else source, None, None
             note = self._model()
             trained = "" if note.trained else " It is untrained: what it makes sounds like noise."
             return f"{note.name} is loaded: {size_text(note.memory_gb)}, {note.dtype}.{trained}"
