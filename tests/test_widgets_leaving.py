@@ -143,3 +143,18 @@ def test_a_refused_press_leaves_what_sounds_alone(studio):
     studio.text.text.value = ""
     press(studio)
     assert "no text to say" in studio.board.text and not sent and studio.board.state == "idle"
+
+
+def test_a_click_waits_for_what_was_typed_before_it(studio):
+    """Where a page is there: it sends a click at once, and what was typed when the kernel has answered."""
+    sent = []
+    studio.board.send = lambda content, buffers=None: sent.append(content)
+    studio.board._handle_custom_msg({"type": "here"}, [])
+    studio.make.click()
+    assert sent == [{"type": "settle", "number": 1}] and not studio.session.busy
+    studio.text.text.value = "All of it."
+    for _ in range(2):  # a second page answers as well
+        studio.board._handle_custom_msg({"type": "settled", "number": 1}, [])
+    studio.session.wait(10)
+    (take,) = studio.session.takes
+    assert take.request.text == "All of it."

@@ -123,7 +123,7 @@ def test_events_are_offered_only_by_a_model_that_knows_them(studio, tmp_path):
 def test_a_model_is_shown_as_what_it_is(tmp_path, studio):
     def panel(source):
         session = CloneSession(widgets_fakes.FakeEngine(), source=source, voices=tmp_path)
-        made = TextPanel(session)
+        made = TextPanel(session, lambda action: action())
         session.close()
         return made
 

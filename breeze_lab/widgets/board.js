@@ -1,9 +1,11 @@
 // The one status line, with progress and a folded traceback.
 // Traits in: kind, text, detail, state, ended (jobs so far), part (0..1, -1 is unknown), figures, unsaved.
-// Message out, while a job runs: {type: "page", page, seconds} says how long this page may be silent from now on.
+// Messages out: {type: "page", page, seconds}, while a job runs: how long this page may be silent from now on;
+// {type: "here"} at first; {type: "settled", number}, the answer to the only one in: {type: "settle", number}.
 
 const EVERY = 20; // s between two words; browsers let a page in the background speak once a minute
 const SILENT = 150; // s
+const ASKED = 60; // s, of a page that asks whether it shall go: what it says when it goes may get lost
 const FROZEN = 86400; // s, of a page that the browser puts to sleep
 
 const busy = (model) => ["loading", "working"].includes(model.get("state"));
@@ -23,14 +25,21 @@ function initialize({ model }) {
     timer = busy(model) ? setInterval(tell, 1000 * EVERY, SILENT) : undefined;
   };
   const leave = () => alone && tell(0); // elsewhere the kernel stays, and the page may come back to it
+  const asked = () => tell(ASKED);
   const freeze = () => tell(FROZEN);
+  const settle = (message) => message.type === "settle" && model.send({ type: "settled", number: message.number });
+  model.on("msg:custom", settle);
+  model.send({ type: "here" });
   model.on("change:state", watch);
+  window.addEventListener("bl-asked", asked); // by app.ipynb
   window.addEventListener("pagehide", leave);
   document.addEventListener("freeze", freeze);
   watch();
   return () => {
     clearInterval(timer);
+    model.off("msg:custom", settle);
     model.off("change:state", watch);
+    window.removeEventListener("bl-asked", asked);
     window.removeEventListener("pagehide", leave);
     document.removeEventListener("freeze", freeze);
   };

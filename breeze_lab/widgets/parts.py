@@ -1,5 +1,6 @@
 """The small anywidgets that the studio is made of. Each also works alone in a cell."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,27 @@ class Board(Part):
     part = t.Float(-1.0).tag(sync=True)
     figures = t.Unicode().tag(sync=True)
     unsaved = t.Bool(False).tag(sync=True)
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
+        self._here = False  # a page shows it
+        self._due: dict[int, Callable[[], Any]] = {}
+        self._asked = 0
+        self.on_message("here", lambda _: setattr(self, "_here", True))
+        self.on_message("settled", lambda content: self._due.pop(content["number"], lambda: None)())
+
+    def settle(self, action: Callable[[], Any]) -> None:
+        """Do what a click asks for once all that was typed before it has arrived.
+
+        A click is sent at once, but what is typed waits in the page until the kernel has answered for what was typed
+        before. When the page has this message it has sent it all.
+        """
+        if not self._here:
+            action()
+            return
+        self._asked += 1
+        self._due[self._asked] = action
+        self.send({"type": "settle", "number": self._asked})
 
 
 class Takes(Part):

@@ -3,7 +3,9 @@
 import html
 import secrets
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import ipywidgets as w
 
@@ -23,8 +25,9 @@ SAMPLE = "The salt breeze came across from the sea."
 class TextPanel:
     """Binds the text half of a session. `request()` is what the page asks for."""
 
-    def __init__(self, session: CloneSession):
-        self.session = session
+    def __init__(self, session: CloneSession, settle: Callable[[Callable[[], Any]], None]):
+        """`settle` is that of the board."""
+        self.session, self._settle = session, settle
         self.text = Prose(label="Text to say", value=SAMPLE, rows=5, chips_label="Insert an event at the cursor")
         self.preset = field(w.Dropdown, "Manner", options=list(PRESETS))
         self.instruct = field(w.Text, "Instruction", placeholder="such as: speak calmly", grow="3 1 220px")
@@ -72,7 +75,7 @@ class TextPanel:
         self.preset.observe(lambda change: act(self._preset_changed), "value")
         self.lock.observe(lambda change: setattr(self.lock, "description", "Kept" if change.new else "New"), "value")
         self.dice.on_click(lambda _: act(self._roll))
-        self.load.on_click(lambda _: act(lambda: self.session.load(self.model_source())))
+        self.load.on_click(lambda _: self._settle(lambda: act(lambda: self.session.load(self.model_source()))))
         for control in (self.choice, self.folder, self.hub):
             control.observe(lambda change: act(self._model_changed), "value")
 

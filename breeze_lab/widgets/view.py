@@ -32,13 +32,13 @@ class Studio:
     def __init__(self, session: CloneSession):
         self.session = session
         self._feeding = threading.Lock()  # no piece may reach the player after it was told to be silent
-        self.voice = VoicePanel(session)
-        self.text = TextPanel(session)
+        self.board = Board()
+        self.voice = VoicePanel(session, self.board.settle)
+        self.text = TextPanel(session, self.board.settle)
         self.make = button("Make speech", "Speak the text in the chosen voice", "bl-primary")
         self.stop = button("Stop", "Stop within a frame; what was made is kept", "bl-stop")
         self.clear = button("Clear history", "Remove all takes", "bl-quiet")
         self.back = button("Bring back", "Bring the removed takes back")
-        self.board = Board()
         self.player = Player()
         self.takes = Takes()
         self.model_line = w.HTML()
@@ -66,7 +66,7 @@ class Studio:
 
     def _bind(self) -> None:
         session, act = self.session, self.session.guard
-        self.make.on_click(lambda _: act(self._make))
+        self.make.on_click(lambda _: self.board.settle(lambda: act(self._make)))
         self.stop.on_click(lambda _: act(self._stop))
         self.clear.on_click(lambda _: act(session.forget, [take.number for take in session.takes]))
         self.back.on_click(lambda _: act(session.bring_back))

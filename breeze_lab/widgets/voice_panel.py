@@ -1,5 +1,6 @@
 """The first card: where the voice comes from, the clip, its words, consent, and the saved voices."""
 
+from collections.abc import Callable
 from typing import Any
 
 import ipywidgets as w
@@ -24,8 +25,9 @@ BINS = 400
 class VoicePanel:
     """Binds the voice half of a session. `widget` is shown; session events come in by `on_*`."""
 
-    def __init__(self, session: CloneSession):
-        self.session = session
+    def __init__(self, session: CloneSession, settle: Callable[[Callable[[], Any]], None]):
+        """`settle` is that of the board."""
+        self.session, self._settle = session, settle
         self._filling = False
         self._doomed = ""  # the saved voice that Delete was pressed for once
         self._waiting: tuple[Any, int] | None = None  # a recording that came in the middle of a job
@@ -80,12 +82,15 @@ class VoicePanel:
         self.ready.observe(lambda change: self._try(self._chosen, session.use_ready, change.new), "value")
         self.saved.observe(lambda change: self._try(self._chosen, session.use_saved, change.new), "value")
         self.upload.observe(lambda change: act(self._uploaded), "value")
-        self.read.on_click(lambda _: act(self._read_path))
+        for button_, action in (
+            (self.read, self._read_path),
+            (self.rename, self._rename),
+            (self.delete, self._delete),
+            (self.save, lambda: session.save_voice(self.name.value)),
+        ):
+            button_.on_click(lambda _, action=action: self._settle(lambda: act(action)))
         self.mic.on_recording(lambda samples, rate: act(self._recorded, samples, rate))
         self.mic.observe(lambda change: change.new and session.say("error", change.new), "problem")
-        self.rename.on_click(lambda _: act(self._rename))
-        self.delete.on_click(lambda _: act(self._delete))
-        self.save.on_click(lambda _: session.save_voice(self.name.value))
         self.words.observe(lambda change: self._try(self._words_changed), "value")
         self.consent.observe(lambda change: setattr(session, "consent", bool(change.new)), "value")
         self.wave.observe(lambda change: self._try(self._trimmed), ["start", "end"])

@@ -166,3 +166,21 @@ def test_chips_insert_at_the_cursor(studio):
     studio.press("(laugh)")
     assert box.input_value() == "One (laugh) two"
     assert box.evaluate("e => document.activeElement === e && e.selectionStart") == len("One (laugh)")
+
+
+def test_what_was_typed_just_before_the_click_is_spoken(studio):
+    """Typed in a moment, letter by letter: the page holds most of it back until the kernel answers for the first."""
+    studio.source("Made up")
+    studio.before, text = studio.ended, "Every letter of this, to the last."
+    studio.root.get_by_label("Text to say").evaluate(
+        """(box, text) => {
+          for (let i = 1; i <= text.length; i++) {
+            box.value = text.slice(0, i);
+            box.dispatchEvent(new Event("input", { bubbles: true }));
+          }
+          document.querySelector(".bl-primary").click();
+        }""",
+        text,
+    )
+    assert studio.finish() == "done"
+    assert studio.page.locator(".bl-card .bl-quote").first.inner_text() == text

@@ -30,22 +30,24 @@ def test_a_reload_is_asked_about_where_it_would_lose_something(studio):
     studio.say("To be kept.")
     studio.make()
     assert studio.finish() == "done"
-    studio.stay, studio.asked[:] = True, []
     cards = studio.cards()
-    if studio.kind == "voila":
-        studio.page.evaluate("setTimeout(() => location.reload(), 0)")
-        studio.page.wait_for_timeout(1000)
-        assert studio.asked == ["beforeunload"] and studio.cards() == cards > 0
-        studio.source("Upload")
-        studio.await_status("No file was read here")  # who stays has a page that answers
+    if studio.kind == "lab":
+        return
+    studio.stay, studio.asked[:] = True, []
+    studio.page.evaluate("setTimeout(() => location.reload(), 0)")
+    studio.page.wait_for_timeout(1000)
     studio.stay = False
+    assert studio.asked == ["beforeunload"] and studio.cards() == cards > 0
+    studio.say("")
+    studio.make()
+    studio.await_status("There is no text to say")  # who stays has a page that answers
 
 
 def test_a_reload_in_the_middle_stops_the_job_of_a_page_of_its_own_and_none_in_lab(studio):
     process = long_job(studio)
     show_again(studio)
     if studio.kind == "voila":
-        end = time.monotonic() + 20
+        end = time.monotonic() + 75  # mostly 5: what a page says when it goes may get lost
         while (process, "cancelled") not in studio.kernel_states() and time.monotonic() < end:
             time.sleep(0.2)
         assert studio.kernel_states()[-1] == (process, "cancelled")
