@@ -139,6 +139,22 @@ def test_mlx_runs_the_same_codec(run: Path, tmp_path: Path):
     assert np.abs(np.array(theirs.decode(mx.array(codes))) - expected).max() < 1e-4
 
 
+def test_sharpening_raises_contrast_and_leaves_what_is_flat():
+    codec = codec_model.Codec(replace(codec_model.MICRO, n_fft=960, hop=240))
+    head, bins = codec.decoder.head, 481
+    with torch.no_grad():
+        head.weight[:bins] = 1.5  # a flat spectrum
+        head.bias[:bins] = torch.cos(torch.arange(bins) * 0.5)  # and ripples much closer than the reach
+    phases = head.weight[bins:].clone()
+    before = head.bias[:bins].clone()
+    export_codec.sharpen(codec, 0.2)
+    assert torch.allclose(head.weight[:bins], torch.tensor(1.5), atol=1e-5) and torch.equal(head.weight[bins:], phases)
+    middle = slice(60, 420)
+    assert torch.allclose(head.bias[middle], 1.2 * before[middle], atol=0.02)
+    export_codec.sharpen(codec, 0.0)
+    assert torch.allclose(head.bias[middle], 1.2 * before[middle], atol=0.02)
+
+
 def test_mlx_runs_the_shipped_codec_as_pytorch_does():
     config = json.loads((WAFT / "config.json").read_text())
     assert config.pop("model_type") == "breeze_lab_stft_codec"

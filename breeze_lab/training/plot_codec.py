@@ -31,7 +31,7 @@ def draw(paths: list[Path]) -> Figure:
         color = f"C{number}"
         for axis, (key, _) in zip(axes, PANELS, strict=True):
             points = [(line["seconds"], line[key]) for line in steps if line[key] > 0]
-            axis.plot(*zip(*points, strict=True), color=color, label=path.stem)
+            axis.plot([x for x, _ in points], [y for _, y in points], color=color, label=path.stem)
             for event in events:
                 if event["event"] == "phase" and event["step"] > 0:
                     axis.axvline(event["seconds"], color=color, linestyle=":", linewidth=0.8)
