@@ -145,6 +145,7 @@ class StudioPage:
         box = self.root.get_by_label("Ready-made voice")
         if box.input_value() == name:
             box.select_option(label="Choose a voice…")
+            self.await_status("No ready-made voice is chosen")  # what is told next is told of the choice below
         box.select_option(name)
         self.await_status(f"{name} is chosen")
 
