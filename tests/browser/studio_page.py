@@ -151,7 +151,8 @@ class StudioPage:
 
     def kernel_states(self) -> list[tuple[str, str]]:
         """(process, state) of all jobs so far, in all kernels."""
-        return [tuple(line.split()) for line in self.files["states"].read_text().splitlines()]
+        lines = self.files["states"].read_text().splitlines()
+        return [(process, state) for process, state in map(str.split, lines)]
 
     @property
     def ended(self) -> int:
