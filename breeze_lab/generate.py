@@ -374,5 +374,6 @@ def _stream(
         mx.clear_cache()
         if last:
             return
-        if make_anchor and segment == 0 and spoken:
+        # A first piece that ran on past half of the positions would leave the next ones no room.
+        if make_anchor and segment == 0 and 0 < len(spoken) <= model.config.max_positions // 2:
             builder.set_voice(Voice(codes=mx.array(spoken, dtype=mx.int32), transcript=piece.strip()))

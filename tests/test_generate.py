@@ -184,6 +184,14 @@ def test_long_text_is_split_and_later_pieces_follow_the_first_voice(tiny, monkey
     assert chunks[-1].is_final
 
 
+def test_a_first_piece_that_runs_on_is_no_reference_for_the_next(tiny, monkeypatch):
+    config = replace(tiny.config, piece_letters=20, max_positions=120)
+    anchors = []
+    monkeypatch.setattr(PromptBuilder, "set_voice", lambda self, v: anchors.append(v))
+    result = bl.generate(replace(tiny, config=config), "First sentence here. Second one.", seed=1, max_frames=70)
+    assert not anchors and result.finish_reason == "max_frames" and len(result.codes) > 100
+
+
 def test_a_given_voice_stays_and_is_embedded_once(tiny, voice, monkeypatch):
     model = replace(tiny, config=replace(tiny.config, piece_letters=20))
     calls = []
