@@ -10,12 +10,12 @@ other line of code changes. Elsewhere (macOS has Accelerate and Metal) this modu
 import ctypes
 import os
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 _SYMBOL, _FORTRAN = "cblas_sgemm", "libgfortran.so.5"
 _UNASKED = "not asked for yet"
@@ -126,30 +126,51 @@ def why_not() -> str:
 
 
 @lru_cache
-def _numpys() -> list[Any]:
-    """Controllers of the BLAS that NumPy uses."""
+def numpys() -> list[tuple[Callable[[], int], Callable[[int], None]]]:
+    """What tells and what sets the threads of each OpenBLAS that NumPy uses and MLX does not."""
     from threadpoolctl import ThreadpoolController
 
     own = Path(_loaded).resolve().name if _loaded else None
-    libraries = ThreadpoolController().lib_controllers
-    return [lib for lib in libraries if lib.user_api == "blas" and Path(lib.filepath).resolve().name != own]
+    found = []
+    for library in ThreadpoolController().select(internal_api="openblas").lib_controllers:
+        if Path(library.filepath).resolve().name == own:
+            continue
+        # Called directly: threadpoolctl lets only one thread of the process set them.
+        opened = ctypes.CDLL(library.filepath)
+        for before in ("", "scipy_"):
+            for after in ("", "64_"):
+                names = [f"{before}openblas_{verb}_num_threads{after}" for verb in ("get", "set")]
+                if all(hasattr(opened, name) for name in names):
+                    found.append(tuple(getattr(opened, name) for name in names))
+    return found
+
+
+_alone, _before = 0, []
+_guard = threading.Lock()
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """NumPy's BLAS on one thread, and as before afterwards.
+    """NumPy's BLAS on one thread, for the whole process, until the last of those who are inside leaves.
 
     OpenBLAS's threads wait for one another in a busy loop. For products as small as a frame's that gains little on
     free cores, and on cores that other programs use too a frame can take ten times as long.
     """
-    before = [library.get_num_threads() for library in _numpys()]
+    global _alone, _before
+    with _guard:
+        if _alone == 0:
+            _before = [told() for told, _ in numpys()]
+            for _, set_threads in numpys():
+                set_threads(1)
+        _alone += 1
     try:
-        for library in _numpys():
-            library.set_num_threads(1)
         yield
     finally:
-        for library, count in zip(_numpys(), before, strict=True):
-            library.set_num_threads(count)
+        with _guard:
+            _alone -= 1
+            if _alone == 0:
+                for (_, set_threads), count in zip(numpys(), _before, strict=True):
+                    set_threads(count)
 
 
 def openblas_version() -> str | None:

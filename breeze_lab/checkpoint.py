@@ -83,7 +83,7 @@ def load(
 
     Args:
         source: a folder; or a Hub id such as "mlx-community/Breeze-TTS-2-mlx-8bit"; or None for the default: Waft in
-            data/waft, or, until that is there, a small random checkpoint that is untrained and sounds like noise.
+            data/waft, or without it a small random checkpoint that is untrained and sounds like noise.
         dtype: None for what runs best: float32 on a CPU, the checkpoint's own dtypes and packing on a GPU.
             "checkpoint" keeps them anywhere; "float32", "bfloat16" or "float16" make every weight dense in it.
             The codec is float32 always.

@@ -123,7 +123,7 @@ def guided(logits: list[mx.array], cfg_scale: float) -> mx.array:
 
 
 METHODS: dict[str, Callable[..., mx.array]] = {"recompute": recompute, "cached": cached, "device": device, "host": host}
-"""The rungs by name, slowest first on a CPU."""
+"""The rungs by name, slowest first (of small models on a CPU; a GPU is bound by dispatch, and has no `host`)."""
 
 
 def usable(model: nn.Module) -> list[str]:

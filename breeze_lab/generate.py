@@ -169,7 +169,8 @@ def stream_generate(
 
     The first two chunks have at most two frames, so that sound starts early; larger ones cost the codec less a frame.
     The chunks joined are what `generate` returns for the same seed. Exactly one chunk, the last, is final.
-    Input is checked when this is called, not when the first chunk is asked for.
+    Input is checked when this is called, not when the first chunk is asked for. One thread asks for all chunks: MLX's
+    streams belong to threads, and one that ends should call `mlx.core.clear_streams()` last, or MLX may abort at exit.
     """
     cfg_scale, seed, max_frames, chunk_frames = map(plain, (cfg_scale, seed, max_frames, chunk_frames))
     whole = {"max_frames": max_frames, "chunk_frames": chunk_frames}

@@ -31,7 +31,7 @@ class Linear(nn.Linear):
     def __call__(self, x: mx.array) -> mx.array:
         outputs, inputs = self.weight.shape
         rows = x.size // inputs
-        few = rows <= 8 and x.dtype == mx.float32 and mx.default_device() == mx.cpu
+        few = 0 < rows <= 8 and x.dtype == mx.float32 and mx.default_device() == mx.cpu
         blocks = _blocks(rows, outputs, inputs) if few else 1
         if blocks == 1:
             return super().__call__(x)

@@ -54,6 +54,8 @@ class Sampling:
         def real(value: object) -> bool:
             return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
+        if real(self.temperature) and 0 < self.temperature < 1e-3:
+            raise BreezeLabError(f"temperature {self.temperature} is too near to 0. Use 0 for the likeliest code.")
         if not real(self.temperature) or self.temperature < 0:
             raise BreezeLabError(f"temperature {self.temperature} is not a number >= 0. Use 0 for greedy, 0.9 usually.")
         if not isinstance(self.top_k, int) or isinstance(self.top_k, bool) or self.top_k < 0:

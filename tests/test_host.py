@@ -1,5 +1,7 @@
 """The backbone's walk in NumPy is MLX's, past the end of its first buffers too."""
 
+import threading
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -8,14 +10,46 @@ from breeze_lab import blas
 from breeze_lab.host import HostBackbone
 
 
-def test_numpy_works_on_one_thread_and_gets_its_threads_back():
-    libraries = blas._numpys()
-    before = [library.get_num_threads() for library in libraries]
-    with pytest.raises(ZeroDivisionError), blas.one_thread():
-        assert [library.get_num_threads() for library in libraries] == [1] * len(libraries)
+@pytest.fixture
+def threads():
+    """Tells NumPy's BLAS threads; two of them before, and as they were afterwards."""
+    before = [told() for told, _ in blas.numpys()]
+    for _, set_threads in blas.numpys():
+        set_threads(2)
+    yield lambda: {told() for told, _ in blas.numpys()}
+    for (_, set_threads), count in zip(blas.numpys(), before, strict=True):
+        set_threads(count)
+
+
+@pytest.mark.skipif(not blas.numpys(), reason="NumPy without an OpenBLAS of its own")
+def test_numpy_works_on_one_thread_until_the_last_has_left(threads):
+    assert threads() == {2}
+    with blas.one_thread():
+        assert threads() == {1}
+    assert threads() == {2}
+    first, second = blas.one_thread(), blas.one_thread()
+    first.__enter__()
+    with pytest.raises(ZeroDivisionError), second:
+        first.__exit__(None, None, None)
+        assert threads() == {1}, "one is still inside"
         raise ZeroDivisionError
-    assert [library.get_num_threads() for library in libraries] == before
-    assert "numpy" in "".join(library.filepath for library in libraries) or not libraries
+    assert threads() == {2}
+
+
+@pytest.mark.skipif(not blas.numpys(), reason="NumPy without an OpenBLAS of its own")
+def test_a_worker_sets_it_too_after_the_main_thread_has(threads):
+    with blas.one_thread():
+        pass
+    seen = []
+
+    def work():
+        with blas.one_thread():
+            seen.append(threads())
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    worker.join()
+    assert seen == [{1}] and threads() == {2}
 
 
 def test_a_long_walk_equals_one_pass_over_all_positions(tiny):

@@ -11,7 +11,7 @@ from breeze_lab.layers import UNPACKED, Linear, _blocks
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("shape", [(1, 1, 384), (384,), (2, 384), (2, 4, 384), (9, 384)])
+@pytest.mark.parametrize("shape", [(1, 1, 384), (384,), (2, 384), (2, 4, 384), (9, 384), (0, 384)])
 @pytest.mark.parametrize("outputs", [96, 1152, 2050, 2053])
 def test_a_few_rows_by_blocks_are_the_product(shape, outputs, bias):
     rng = np.random.default_rng(0)

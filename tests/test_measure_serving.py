@@ -37,3 +37,9 @@ def test_buffers_hide_a_rare_slow_frame():
 def test_same_seed_same_answer():
     times = {2: [0.03, 0.05, 0.09]}
     assert simulate(times, 3, seed=5) == simulate(times, 3, seed=5)
+
+
+def test_a_larger_batch_that_happened_to_be_fast_saves_no_smaller_number():
+    times = {1: [0.05], 2: [0.082], 4: [0.085], 8: [0.054], 16: [0.084]}
+    assert simulate(times, 8).late == 0 and simulate(times, 3).late > 0.5
+    assert most_voices(times, 16) == 1

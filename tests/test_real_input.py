@@ -2,6 +2,7 @@
 
 import io
 import json
+import threading
 from math import ceil
 from pathlib import Path
 
@@ -105,3 +106,16 @@ def test_cloned(model: "bl.checkpoint.SpeechModel"):
     assert soundfile.info(io.BytesIO(audio.wav_bytes(result.samples))).duration == pytest.approx(
         result.stats.audio_seconds
     )
+
+
+def test_a_thread_may_make_the_first_speech_of_a_loaded_model():
+    model, made = bl.load(), []
+
+    def work():
+        made.append(bl.generate(model, "Hello there.", seed=1, max_frames=3))
+        mx.clear_streams()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    worker.join()
+    np.testing.assert_array_equal(made[0].codes, bl.generate(model, "Hello there.", seed=1, max_frames=3).codes)

@@ -5,7 +5,18 @@ import numpy as np
 import pytest
 
 from breeze_lab.errors import BreezeLabError
-from breeze_lab.samplers import KeySequence, Sampling, draw, guide, keep_top_k, keep_top_p, penalize, reserved_mask
+from breeze_lab.reads import HostReads
+from breeze_lab.samplers import (
+    CodeDraw,
+    KeySequence,
+    Sampling,
+    draw,
+    guide,
+    keep_top_k,
+    keep_top_p,
+    penalize,
+    reserved_mask,
+)
 
 
 def logits(rows=3, ids=40, seed=0):
@@ -108,3 +119,13 @@ def test_greedy_takes_no_key():
 def test_values_out_of_range_are_refused(bad):
     with pytest.raises(BreezeLabError, match=next(iter(bad))):
         Sampling(**bad)
+
+
+def test_a_uniform_number_of_zero_draws_no_masked_code_on_the_host():
+    class Zero(HostReads):
+        def array(self, array):
+            return np.zeros(array.shape, np.float32)
+
+    mask = np.array([-np.inf, -np.inf, 0, 0], np.float32)
+    draw = CodeDraw(KeySequence(0), Sampling(temperature=1.0, top_k=0), mx.array(mask))
+    assert draw.on_host(1, Zero())(np.zeros(4, np.float32)) == 2

@@ -54,15 +54,11 @@ def simulate(
 def most_voices(
     batch_seconds: Mapping[int, Sequence[float]], limit: int, allowed: float = 0.01, buffer: int = 2
 ) -> int:
-    """The largest number of voices, up to `limit`, of whose frames at most the share `allowed` comes late."""
-    low, high = 0, limit + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if simulate(batch_seconds, middle, buffer=buffer).late <= allowed:
-            low = middle
-        else:
-            high = middle
-    return low
+    """The number of voices, up to `limit`, up to which never more than the share `allowed` of frames comes late."""
+    for voices in range(1, limit + 1):
+        if simulate(batch_seconds, voices, buffer=buffer).late > allowed:
+            return voices - 1
+    return limit
 
 
 def _play_time(times: Sequence[float], index: int, buffer: int) -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import mlx.core as mx
 import mlx.nn as nn
+import numpy as np
 
 from ...layers import Linear
 from ...weights import assign, read_json, read_tensors
@@ -29,9 +30,10 @@ RENAMED = {
 }
 
 
-def hann(size: int) -> mx.array:
-    """Periodic Hann window [size]."""
-    return 0.5 - 0.5 * mx.cos(mx.arange(size) * (2 * mx.pi / size))
+def hann(size: int, divisor: float = 1.0) -> mx.array:
+    """Periodic Hann window [size], divided."""
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)
+    return mx.array((window / divisor).astype(np.float32))  # NumPy's, as a lazy one would belong to its thread
 
 
 class Encoder(nn.Module):
@@ -80,7 +82,7 @@ class Decoder(nn.Module):
         self.blocks = [Block(width, config.expansion, config.kernel_size) for _ in range(config.decoder_blocks)]
         self.norm = nn.LayerNorm(width, eps=1e-6)
         self.head = Linear(width, 2 * (config.n_fft // 2 + 1))
-        self._window = hann(config.n_fft) / 1.5
+        self._window = hann(config.n_fft, 1.5)
 
     def __call__(self, x: mx.array, state: StreamState) -> mx.array:
         config = self.config
