@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import widgets_fakes
@@ -76,7 +77,8 @@ def test_the_job_of_a_closed_page_is_stopped_and_one_without_a_page_goes_on(tmp_
         gate.release(1000)
         return made
 
-    made = asyncio.run(served())
+    with ThreadPoolExecutor(1) as pool:  # browser tests leave a loop running in this thread
+        made = pool.submit(asyncio.run, served()).result()
     assert made.session.wait(10) is State.CANCELLED
     assert "kept under “Takes”" in made.board.text and made.board.text.endswith("The page was closed.")
     made.session.close()
