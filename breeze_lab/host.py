@@ -129,11 +129,8 @@ class _Layer:
 
 def can_share(model: nn.Module) -> bool:
     """Whether all weights of `model` are float32 on a CPU, so that NumPy can see them."""
-    return mx.default_device() == mx.cpu and all(array.dtype == mx.float32 for array in _leaves(model))
-
-
-def _leaves(model: nn.Module) -> list[mx.array]:
-    return list(dict(tree_flatten(model.parameters())).values())  # type: ignore[arg-type]
+    weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))  # type: ignore[arg-type]
+    return mx.default_device() == mx.cpu and all(array.dtype == mx.float32 for array in weights.values())
 
 
 def shared(array: mx.array) -> np.ndarray:
