@@ -21,6 +21,7 @@ from .convert import convert
 from .errors import BreezeLabError
 from .files import as_path
 from .generation_config import read_sampling
+from .host import can_walk, prepare
 from .model import Breeze
 from .paths import cache_folder, data_folder
 from .random_checkpoint import make_checkpoint
@@ -79,7 +80,7 @@ def load(
     offline: bool | None = None,
     progress: bool = True,
 ) -> SpeechModel:
-    """Load a checkpoint and evaluate its weights.
+    """Load a checkpoint and evaluate its weights. On a CPU also lay them out for the rung `host`, see `host.prepare`.
 
     Args:
         source: a folder; or a Hub id such as "mlx-community/Breeze-TTS-2-mlx-8bit"; or None for the default: Waft in
@@ -105,6 +106,8 @@ def load(
         tensors = _dense(tensors, config.quantization, wanted)
     assign(lm, tensors, str(folder))
     lm.eval()
+    if can_walk(lm):
+        prepare(lm)
     tokenizer = _tokenizer(folder)
     codec = load_codec(folder / "audio_tokenizer")
     if codec.num_codebooks != config.num_codebooks or codec.codebook_size != config.codec_vocab_size:

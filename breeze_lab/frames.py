@@ -11,7 +11,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from .cache import FrameCache
-from .host import can_share, host
+from .host import can_walk, host
 from .model import DepthDecoder
 from .reads import HostReads
 from .samplers import CodeDraw, guide
@@ -128,7 +128,7 @@ METHODS: dict[str, Callable[..., mx.array]] = {"recompute": recompute, "cached":
 
 def usable(model: nn.Module) -> list[str]:
     """The rungs that a model's weights can take on the default device: `host` only float32 ones on a CPU."""
-    return [name for name in METHODS if name != "host" or can_share(model)]
+    return [name for name in METHODS if name != "host" or can_walk(model)]
 
 
 def fastest(model: nn.Module) -> str:

@@ -6,17 +6,20 @@ Shapes: F frames, K codebooks, C backbone channels, V ids a codebook.
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import mlx.core as mx
 import numpy as np
 
+from .beside import Beside
 from .checkpoint import SpeechModel
 from .checks import check_call, chosen, plain
 from .errors import BreezeLabError
 from .frames import METHODS, fastest, guided
 from .host import HostBackbone
+from .model import Breeze
 from .prompt import Prompt, PromptBuilder, check_request, split_text, spoken_length
 from .reads import HostReads
 from .samplers import CodeDraw, KeySequence, Sampling, draw, penalize, reserved_mask
@@ -35,7 +38,7 @@ class Cancel(Protocol):
 class Stats:
     """What a chunk or a whole result took. Times are seconds of generation; a consumer's pauses do not count.
 
-    stages: seconds the host spent on "prefill", "frames" (backbone and depth) and "codec".
+    stages: seconds the host spent on "prefill", "frames" (backbone and depth) and on waiting for the "codec".
     first_audio_s: seconds until the first samples were there; for `generate`, until all were.
     host_reads: times the host waited for a value of the frame loop.
     peak_memory_gb: highest memory MLX held since the call began, 1e9 bytes.
@@ -191,6 +194,21 @@ def stream_generate(
     return _stream(model, builder, loop, pieces, seed, chunk_frames, voice is None, progress)
 
 
+class DeviceBackbone:
+    """Takes in a prompt, then goes on one frame a step."""
+
+    def __init__(self, lm: Breeze, prompts: Sequence[mx.array]):
+        """`prompts` are [1, S, C] embeddings of each branch; `hidden` are the states [1, C] after them."""
+        self.lm, self.caches = lm, [lm.backbone_model.make_cache() for _ in prompts]
+        walks = zip(prompts, self.caches, strict=True)
+        self.hidden = [lm.backbone_model(prompt, caches)[:, -1] for prompt, caches in walks]
+
+    def __call__(self, codes: mx.array) -> list[mx.array]:
+        """int [K] codes of the frame before -> each branch's next hidden state [1, C]."""
+        x = self.lm.embed_frames(codes[None, None])
+        return [self.lm.backbone_model(x, caches)[:, -1] for caches in self.caches]
+
+
 class FrameLoop:
     """Makes frames from a prompt: backbone, codebook 0, depth, and around again.
 
@@ -231,15 +249,10 @@ class FrameLoop:
                 f"The prompt takes {longest} of the model's {self.max_positions} positions, which leaves no room for "
                 "speech. Use a shorter reference clip or instruction."
             )
-        self.caches = [self.lm.backbone_model.make_cache() for _ in prompt.branches]
-        self.hidden = [
-            self.lm.backbone_model(branch, caches)[:, -1]
-            for branch, caches in zip(prompt.branches, self.caches, strict=True)
-        ]
+        self.backbone = (HostBackbone if self.on_host else DeviceBackbone)(self.lm, prompt.branches)
+        self.hidden = self.backbone.hidden
         self.seen = mx.zeros((self.eos + 1,), mx.bool_)
         mx.eval(self.hidden)
-        if self.on_host:
-            self.advance = HostBackbone(self.lm.backbone_model, self.lm.depth_decoder, self.caches)
 
     def frames(self) -> Iterator[list[int]]:
         """Yield each frame's K codes as they are read; sets `finish_reason`."""
@@ -283,14 +296,9 @@ class FrameLoop:
         codes = self.complete(lm.depth_decoder, first, self.hidden, self.draw, self.cfg_scale, self.reads)
         packed = mx.concatenate([codes, self.draw.broken[None].astype(mx.int32)])
         if not last:
-            self.hidden = self.advance(codes)
+            self.hidden = self.backbone(codes)
         mx.async_eval(packed, self.hidden)
         return packed, keys_after_first
-
-    def advance(self, codes: mx.array) -> list[mx.array]:
-        """int [K] codes of the frame before -> each branch's next hidden state [1, C]."""
-        x = self.lm.embed_frames(codes[None, None])
-        return [self.lm.backbone_model(x, caches)[:, -1] for caches in self.caches]
 
 
 class _Meter:
@@ -336,24 +344,54 @@ def _stream(
     make_anchor: bool,
     progress: Callable[[int, int], None] | None,
 ) -> Iterator[Chunk]:
+    """With the method "host" the codec works beside the frame loop, elsewhere between two frames."""
+    beside = Beside() if loop.on_host else None
+    try:
+        yield from _chunks(model, builder, loop, pieces, seed, chunk_frames, make_anchor, progress, beside or _at_once)
+    finally:
+        if beside is not None:
+            beside.close()
+
+
+def _chunks(
+    model: SpeechModel,
+    builder: PromptBuilder,
+    loop: FrameLoop,
+    pieces: list[str],
+    seed: int,
+    chunk_frames: int,
+    make_anchor: bool,
+    progress: Callable[[int, int], None] | None,
+    start: Callable[..., Future],
+) -> Iterator[Chunk]:
     codec, K = model.codec, model.config.num_codebooks
     expected = max(1, round(sum(map(spoken_length, pieces)) / LETTERS_PER_SECOND * codec.frame_rate))
     meter = _Meter(loop, codec.frame_size / codec.sample_rate)
     reasons: list[str] = []
     done = 0
+
+    def decode(codes: np.ndarray, state: Any) -> np.ndarray:
+        return np.array(codec.decode_step(mx.array(codes), state)) if len(codes) else np.zeros(0, np.float32)
+
     for segment, piece in enumerate(pieces):
         loop.prefill(builder.build(piece))
         meter.lap("prefill")
-        state = codec.make_state()
+        state = start(codec.make_state).result()
         spoken: list[list[int]] = []
         pending: list[list[int]] = []
+        decoding: list[tuple[np.ndarray, Future]] = []  # one at most, so that nothing goes on while a consumer pauses
 
-        def chunk(final: bool, segment: int = segment, pending: list = pending, state: Any = state) -> Chunk:
+        def send(pending: list = pending, state: Any = state, decoding: list = decoding) -> None:
             codes = np.array(pending, dtype=np.int32).reshape(-1, K)
-            samples = np.array(codec.decode_step(mx.array(codes), state)) if pending else np.zeros(0, np.float32)
+            decoding.append((codes, start(decode, codes, state)))
+            pending.clear()
+
+        def chunk(final: bool = False, segment: int = segment, decoding: list = decoding) -> Chunk:
+            codes, samples = decoding.pop()
+            samples = samples.result()
             meter.lap("codec")
             reason = ("max_frames" if "max_frames" in reasons else reasons[-1]) if final else None
-            return Chunk(samples, codes, final, reason, seed, segment, meter.stats(len(pending)))
+            return Chunk(samples, codes, final, reason, seed, segment, meter.stats(len(codes)))
 
         for codes in loop.frames():
             spoken.append(codes)
@@ -362,14 +400,23 @@ def _stream(
             meter.lap("frames")
             if progress is not None:
                 progress(done, max(expected, done))
-            if len(pending) == (chunk_frames if done > 4 else min(2, chunk_frames)):
-                yield chunk(final=False)
+            full = len(pending) == (chunk_frames if done > 4 else min(2, chunk_frames))
+            if decoding and (full or decoding[0][1].done()):
+                yield chunk()
                 meter.resume()
-                pending.clear()
+            if full:
+                send()
+                if done <= 2 or decoding[0][1].done():  # sound starts as early as it can
+                    yield chunk()
+                    meter.resume()
         meter.lap("frames")
         reasons.append(loop.finish_reason)
         last = segment == len(pieces) - 1 or loop.finish_reason == "cancelled"
+        if decoding:
+            yield chunk()
+            meter.resume()
         if pending or last:
+            send()
             yield chunk(final=last)
             meter.resume()
         mx.clear_cache()
@@ -378,3 +425,10 @@ def _stream(
         # A first piece that ran on past half of the positions would leave the next ones no room.
         if make_anchor and segment == 0 and 0 < len(spoken) <= model.config.max_positions // 2:
             builder.set_voice(Voice(codes=mx.array(spoken, dtype=mx.int32), transcript=piece.strip()))
+
+
+def _at_once(function: Callable[..., Any], *arguments: Any) -> Future:
+    """A finished call, as `Beside` starts one."""
+    future: Future = Future()
+    future.set_result(function(*arguments))
+    return future

@@ -1,11 +1,14 @@
-"""The rung `host`: on a CPU the device is the host, so a frame can be walked in NumPy, in the model's own memory.
+"""The rung `host`: on a CPU the device is the host, so a frame can be walked without MLX, by compiled loops.
 
-A node of MLX's graph costs a CPU some 5 us, a NumPy call about 1; and NumPy hands a matrix and one vector to BLAS as
-just that. Weights are shared, never copied. Float32 on a CPU only.
-Shapes: C channels, H heads, G key/value heads, D head dim, N positions, V ids a codebook.
+A node of MLX's graph costs a CPU some 5 us, and a frame has thousands; here a position of a whole stack is one call.
+Float32 on a CPU only; needs Numba.
+Shapes: B branches, C channels, H heads, G key/value heads, D head dim, V ids a codebook.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache, reduce
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import mlx.core as mx
@@ -14,9 +17,8 @@ import numpy as np
 from mlx.utils import tree_flatten
 
 from .blas import one_thread
-from .cache import KVCache
 from .errors import BreezeLabError
-from .model import DepthDecoder
+from .model import Breeze, DepthDecoder
 from .reads import HostReads
 from .samplers import CodeDraw
 
@@ -29,108 +31,195 @@ def host(
     cfg_scale: float,
     reads: HostReads,
 ) -> mx.array:
-    """One position a step in NumPy. Arguments as `frames.recompute`.
+    """One position a step in compiled loops, both branches at once. Arguments as `frames.recompute`.
 
     Raises:
-        BreezeLabError: weights that are not dense float32, or a default device that is not the CPU.
+        BreezeLabError: weights that are not dense float32, a default device that is not the CPU, or no Numba.
     """
-    stack = HostStack(depth.model)
-    project, table = shared(depth.model.inputs_embeds_projector.weight), shared(depth.model.embed_tokens.weight)
-    heads = shared(depth.codebooks_head.weight)
-    walks = [HostCache(stack, depth.num_codebooks) for _ in branches]
+    walk = kept(depth, HostDepth)
+    cache = HostCache(walk.stack, depth.num_codebooks, len(branches))
     pick = draw.on_host(depth.num_codebooks - 1, reads)
-    codes, hidden = [reads.item(first)], [reads.array(branch)[0] for branch in branches]
-    with one_thread(), np.errstate(all="ignore"):
-        for state, cache in zip(hidden, walks, strict=True):
-            stack.step(project @ state, cache)
-        for n in range(depth.num_codebooks - 1):
-            x = project @ table[n * depth.vocab_size + codes[-1]]
-            cond, *uncond = [stack.step(x, cache) @ heads[n] for cache in walks]
-            codes.append(pick(uncond[0] + np.float32(cfg_scale) * (cond - uncond[0]) if uncond else cond))
+    codes = [reads.item(first)]
+    walk.stack.step(walk.project(np.concatenate([reads.array(branch) for branch in branches])), cache)
+    for n in range(depth.num_codebooks - 1):
+        x = walk.project(walk.table[n * depth.vocab_size + codes[-1]][None])
+        cond, *uncond = walk.logits(walk.stack.step(np.repeat(x, len(branches), axis=0), cache), n)
+        codes.append(pick(uncond[0] + np.float32(cfg_scale) * (cond - uncond[0]) if uncond else cond))
     return mx.array(codes)
 
 
 class HostBackbone:
-    """Goes on, one frame a step, from where a prompt left the backbone's caches."""
+    """Takes in a prompt, then goes on one frame a step: `generate.DeviceBackbone` without MLX."""
 
-    def __init__(self, backbone: Any, depth: DepthDecoder, caches: Sequence[list[KVCache]]):
-        self.stack, self.table = HostStack(backbone), shared(depth.model.embed_tokens.weight)
-        self.offsets = np.arange(depth.num_codebooks) * depth.vocab_size
-        self.walks = [HostCache(self.stack, layers[0].offset + 256, layers) for layers in caches]
+    def __init__(self, lm: Breeze, prompts: Sequence[mx.array]):
+        """`prompts` are [1, S, C] embeddings of each branch; `hidden` are the states [1, C] after them."""
+        depth = lm.depth_decoder
+        self.stack, self.table = kept(lm.backbone_model, HostStack), shared(depth.model.embed_tokens.weight)
+        self.rows = np.arange(depth.num_codebooks) * depth.vocab_size
+        self.cache = HostCache(self.stack, max(prompt.shape[1] for prompt in prompts) + 256, len(prompts))
+        with one_thread():
+            self.hidden = [
+                mx.array(self.stack.prefill(shared(prompt)[0], self.cache, branch)[None])
+                for branch, prompt in enumerate(prompts)
+            ]
 
     def __call__(self, codes: mx.array) -> list[mx.array]:
         """int [K] codes of the frame before, read already -> hidden state [1, C] of each branch."""
-        x = self.table[np.array(codes) + self.offsets].sum(axis=0)
-        with one_thread(), np.errstate(all="ignore"):
-            return [mx.array(self.stack.step(x, cache)[None]) for cache in self.walks]
+        x = self.table[np.array(codes) + self.rows].sum(axis=0)
+        hidden = self.stack.step(np.repeat(x[None], len(self.cache.offsets), axis=0), self.cache)
+        return [mx.array(row[None]) for row in hidden]
 
 
 class HostCache:
-    """Keys and values [layers, G, N, D] of one walk; takes over what MLX caches of one branch hold."""
+    """Keys and values [layers, B, G, positions, D] of all branches."""
 
-    def __init__(self, stack: "HostStack", positions: int, filled: Sequence[KVCache] = ()):
-        self.offset = filled[0].offset if filled else 0
-        self.keys, self.values = (
-            np.empty((len(stack.layers), stack.groups, positions, stack.dims), np.float32) for _ in range(2)
-        )
-        for index, cache in enumerate(filled):
-            for mine, theirs in ((self.keys, cache.keys), (self.values, cache.values)):
-                mine[index, :, : self.offset] = shared(theirs)[0, :, : self.offset]  # type: ignore[arg-type]
+    def __init__(self, stack: "HostStack", positions: int, branches: int):
+        self.offsets = np.zeros(branches, np.int64)
+        shape = (stack.layers, branches, stack.groups, positions, stack.dims)
+        self.keys, self.values = np.empty(shape, np.float32), np.empty(shape, np.float32)
 
-    def advance(self) -> int:
-        """The next position, with room for it."""
-        if self.offset == self.keys.shape[2]:
-            more = ((0, 0), (0, 0), (0, 256), (0, 0))
+    def make_room(self) -> None:
+        """For one more position of each branch."""
+        if self.offsets.max() == self.keys.shape[3]:
+            more = ((0, 0), (0, 0), (0, 0), (0, 256), (0, 0))
             self.keys, self.values = np.pad(self.keys, more), np.pad(self.values, more)
-        self.offset += 1
-        return self.offset - 1
 
 
 class HostStack:
-    """The layers and the norm of a depth decoder or a backbone, one position of one sequence at a time."""
+    """The layers and the norm of a depth decoder or a backbone: a prompt at once, or one position of each branch."""
 
     def __init__(self, model: Any):
         attention = model.layers[0].self_attn
-        self.rope, self.scale = attention.rope, np.float32(attention.scale)
-        self.heads, self.groups, self.dims = attention.heads, attention.kv_heads, attention.rope.dims
-        self.layers = [_Layer(layer) for layer in model.layers]
-        self.norm = _norm(model.norm)
+        self.frequencies, self.dims = attention.rope.frequencies, attention.rope.dims
+        self.scale, self.eps = np.float32(attention.scale), np.float32(model.norm.eps)
+        self.layers, self.groups = len(model.layers), attention.kv_heads
+        self.kernels, self.dense = kernels(), model.layers
+
+        def gather(*paths: str) -> np.ndarray:
+            """[layers, rows, ...]: the weights at these paths below each other, for every layer."""
+            weights = [[shared(_at(layer, path).weight) for path in paths] for layer in model.layers]
+            return np.stack([np.concatenate(parts) for parts in weights])
+
+        def matrices(*paths: str) -> np.ndarray:
+            return self.kernels.halves(gather(*paths))
+
+        none = np.empty((self.layers, 0), np.float32)
+        self.qkv = matrices("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+        self.o = matrices("self_attn.o_proj")
+        self.gate_up, self.down = matrices("mlp.gate_proj", "mlp.up_proj"), matrices("mlp.down_proj")
+        self.before, self.after = gather("input_layernorm"), gather("post_attention_layernorm")
+        self.q_norm, self.k_norm = (
+            gather(f"self_attn.{name}_norm") if attention.has_norm else none for name in ("q", "k")
+        )
+        self.norm = np.array(shared(model.norm.weight))
 
     def step(self, x: np.ndarray, cache: HostCache) -> np.ndarray:
-        """float32 [C], the input at the cache's next position -> the normed hidden state [C] there."""
-        position = cache.advance()
-        H, G, D = self.heads, self.groups, self.dims
-        turn = self.rope.turn(position)
-        for layer, keys, values in zip(self.layers, cache.keys, cache.values, strict=True):
-            h = _rms_norm(x, *layer.before)
-            q, k = (layer.q @ h).reshape(H, D), (layer.k @ h).reshape(G, D)
-            if layer.qk_norms:
-                q, k = (_rms_norm(part, *norm) for part, norm in zip((q, k), layer.qk_norms, strict=True))
-            keys[:, position], values[:, position] = k @ turn, (layer.v @ h).reshape(G, D)
-            q = (q @ turn).reshape(G, H // G, D) * self.scale
-            weights = _softmax(q @ keys[:, : position + 1].transpose(0, 2, 1))
-            x = x + layer.o @ (weights @ values[:, : position + 1]).reshape(H * D)
-            h = _rms_norm(x, *layer.after)
-            gate = layer.gate @ h
-            x = x + layer.down @ (gate / (1 + np.exp(-gate)) * (layer.up @ h))
-        return _rms_norm(x, *self.norm)
+        """float32 [B, C], inputs at the cache's next positions -> the normed hidden states [B, C] there."""
+        product, rms_norm, attention = self.kernels.product, self.kernels.rms_norm, self.kernels.attention
+        cache.make_room()
+        turn = self._turn(cache.offsets)
+        for n in range(self.layers):
+            qkv = product(self.qkv, n, rms_norm(x, self.before[n], self.eps))
+            norms = self.q_norm[n], self.k_norm[n], self.eps
+            mixed = attention(qkv, *norms, self.scale, *turn, cache.offsets, cache.keys[n], cache.values[n])
+            x = x + product(self.o, n, mixed)
+            gate_up = product(self.gate_up, n, rms_norm(x, self.after[n], self.eps))
+            x = x + product(self.down, n, self.kernels.gated(gate_up))
+        cache.offsets += 1
+        return rms_norm(x, self.norm, self.eps)
+
+    def prefill(self, x: np.ndarray, cache: HostCache, branch: int) -> np.ndarray:
+        """float32 [S, C], a branch's first inputs -> the normed hidden state [C] of the last."""
+        S, D, G = len(x), self.dims, self.groups
+        cos, sin = (part[:, None] for part in self._turn(np.arange(S)))
+        mask = np.triu(np.full((S, S), -np.inf, np.float32), 1)
+        for n, layer in enumerate(self.dense):
+            attention, mlp = layer.self_attn, layer.mlp
+            h = self.kernels.rms_norm(x, self.before[n], self.eps)
+            q, k, v = ((h @ shared(getattr(attention, f"{p}_proj").weight).T).reshape(-1, D) for p in "qkv")
+            if attention.has_norm:
+                q, k = (self.kernels.rms_norm(part, w[n], self.eps) for part, w in ((q, self.q_norm), (k, self.k_norm)))
+            q, k = (_rotate(part.reshape(S, -1, D), cos, sin) for part in (q, k))
+            keys, values = k.swapaxes(0, 1), v.reshape(S, G, D).swapaxes(0, 1)
+            cache.keys[n, branch, :, :S], cache.values[n, branch, :, :S] = keys, values
+            q = (q * self.scale).reshape(S, G, -1, D).transpose(1, 2, 0, 3)
+            scores = q @ keys[:, None].swapaxes(-1, -2) + mask
+            weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+            mixed = (weights / weights.sum(axis=-1, keepdims=True)) @ values[:, None]
+            x = x + mixed.transpose(2, 0, 1, 3).reshape(S, -1) @ shared(attention.o_proj.weight).T
+            h = self.kernels.rms_norm(x, self.after[n], self.eps)
+            both = [h @ shared(part.weight).T for part in (mlp.gate_proj, mlp.up_proj)]
+            x = x + self.kernels.gated(np.concatenate(both, axis=1)) @ shared(mlp.down_proj.weight).T
+        cache.offsets[branch] = S
+        return self.kernels.rms_norm(x[-1:], self.norm, self.eps)[0]
+
+    def _turn(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """float32 [n, D/2] cosines and sines of the rotary angles."""
+        angles = positions[:, None] * self.frequencies
+        return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
 
-class _Layer:
-    """The weights of a `layers.DecoderLayer` as NumPy sees them."""
+class HostDepth:
+    """A depth decoder: the stack, what goes in and what comes out."""
 
-    def __init__(self, layer: Any):
-        attention, mlp = layer.self_attn, layer.mlp
-        self.q, self.k, self.v, self.o = (shared(getattr(attention, f"{name}_proj").weight) for name in "qkvo")
-        self.gate, self.up, self.down = (shared(part.weight) for part in (mlp.gate_proj, mlp.up_proj, mlp.down_proj))
-        self.before, self.after = _norm(layer.input_layernorm), _norm(layer.post_attention_layernorm)
-        self.qk_norms = [_norm(attention.q_norm), _norm(attention.k_norm)] if attention.has_norm else []
+    def __init__(self, depth: DepthDecoder):
+        self.stack, self.table = HostStack(depth.model), shared(depth.model.embed_tokens.weight)
+        halves, self.product = self.stack.kernels.halves, self.stack.kernels.product
+        self.projector = halves(np.array(shared(depth.model.inputs_embeds_projector.weight)[None]))
+        self.heads = halves(np.ascontiguousarray(shared(depth.codebooks_head.weight).transpose(0, 2, 1)))
+
+    def project(self, x: np.ndarray) -> np.ndarray:
+        """float32 [B, E] embeddings -> inputs [B, C] of the stack."""
+        return self.product(self.projector, 0, x)
+
+    def logits(self, hidden: np.ndarray, head: int) -> np.ndarray:
+        """float32 [B, C] hidden states -> logits [B, V] of codebook `head` + 1."""
+        return self.product(self.heads, head, hidden)
 
 
-def can_share(model: nn.Module) -> bool:
-    """Whether all weights of `model` are float32 on a CPU, so that NumPy can see them."""
+def prepare(lm: Breeze) -> None:
+    """Lay the weights out and compile the loops, so that the first frame does not wait for it.
+
+    Compiling takes some seconds once on a machine; later processes find what it made.
+    """
+    HostBackbone(lm, [mx.zeros((1, 1, lm.backbone_model.norm.weight.size))])(
+        mx.zeros((lm.depth_decoder.num_codebooks,), mx.int32)
+    )
+    walk = kept(lm.depth_decoder, HostDepth)
+    x = walk.project(np.zeros((1, walk.table.shape[1]), np.float32))
+    walk.logits(walk.stack.step(x, HostCache(walk.stack, 1, 1)), 0)
+
+
+def kept(module: Any, make: Callable[[Any], Any]) -> Any:
+    """What `make` makes of a module's weights; kept with the module, and made again when a weight has changed."""
+    views = [shared(array) for _, array in tree_flatten(module.parameters())]  # type: ignore[misc]
+    before, made = vars(module).get("_host", ((), None))
+    if len(before) != len(views) or not all(map(np.may_share_memory, before, views)):
+        made = make(module)
+        vars(module)["_host"] = views, made  # while the views are held, no other weight can take their place
+    return made
+
+
+@lru_cache
+def kernels() -> Any:
+    """`breeze_lab.kernels.cpu`; Numba takes half a second to import, so only who needs it does.
+
+    Raises:
+        BreezeLabError: without Numba.
+    """
+    try:
+        return import_module(".kernels.cpu", __package__)
+    except ImportError:
+        raise BreezeLabError(
+            "method 'host' needs Numba. Run: python -m pip install numba; or use method='device'."
+        ) from None
+
+
+def can_walk(model: nn.Module) -> bool:
+    """Whether all weights of `model` are float32 on a CPU, where NumPy sees them, and Numba is there."""
     weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))  # type: ignore[arg-type]
-    return mx.default_device() == mx.cpu and all(array.dtype == mx.float32 for array in weights.values())
+    dense = mx.default_device() == mx.cpu and all(array.dtype == mx.float32 for array in weights.values())
+    return dense and find_spec("numba") is not None
 
 
 def shared(array: mx.array) -> np.ndarray:
@@ -146,17 +235,11 @@ def shared(array: mx.array) -> np.ndarray:
     return np.asarray(memoryview(array))  # type: ignore[arg-type]
 
 
-def _norm(norm: Any) -> tuple[np.ndarray, float]:
-    return shared(norm.weight), norm.eps
+def _rotate(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
+    """Halves of [S, H, D] rotated by angles [S, 1, D/2]."""
+    low, high = np.split(x, 2, axis=-1)
+    return np.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
 
 
-def _rms_norm(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
-    """Over the last axis of [D] or [H, D]."""
-    squares = x @ x if x.ndim == 1 else np.einsum("hd,hd->h", x, x)[:, None]
-    return x * (weight / np.sqrt(squares / np.float32(x.shape[-1]) + np.float32(eps)))
-
-
-def _softmax(scores: np.ndarray) -> np.ndarray:
-    """Over the last axis."""
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True)
+def _at(module: Any, path: str) -> Any:
+    return reduce(getattr, path.split("."), module)

@@ -77,8 +77,8 @@ class Rope:
         periods = None if llama3 is None else _llama3_periods(dims, theta, llama3)
         self.wavelengths = None if periods is None else mx.array(periods)
         exact = theta ** (np.arange(0, dims, 2, dtype=np.float64) / dims) if periods is None else periods
-        self.turn = lru_cache(maxsize=64)(lambda position: _turn(position * self.scale / exact))
-        self._turns = lru_cache(maxsize=64)(lambda position: mx.array(self.turn(position)))
+        self.frequencies = self.scale / exact  # float64 [D/2], radians a position
+        self._turns = lru_cache(maxsize=64)(lambda position: mx.array(_turn(position * self.frequencies)))
 
     def __call__(self, x: mx.array, offset: int | mx.array = 0) -> mx.array:
         single = x.shape[2] == 1 and x.dtype == mx.float32

@@ -198,7 +198,9 @@ def _shards(
     for name in sorted(shapes):
         parts.setdefault(name.split(".")[0], []).append(name)
     for number, names in enumerate(parts.values(), 1):
-        tensors = {name: _tensor(name, shapes[name], next(keys)).astype(dtype) for name in names}
+        # Published weights have bfloat16 values, whatever they are stored in.
+        drawn = {name: _tensor(name, shapes[name], next(keys)).astype(mx.bfloat16) for name in names}
+        tensors = {name: array.astype(dtype) for name, array in drawn.items()}
         mx.eval(tensors)
         yield f"model-{number:05d}-of-{len(parts):05d}.safetensors", tensors
 

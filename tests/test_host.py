@@ -52,16 +52,15 @@ def test_a_worker_sets_it_too_after_the_main_thread_has(threads):
     assert seen == [{1}] and threads() == {2}
 
 
-def test_a_long_walk_equals_one_pass_over_all_positions(tiny):
+def test_a_prompt_and_a_long_walk_equal_one_pass_over_all_positions(tiny):
     lm, rng = tiny.lm, np.random.default_rng(0)
-    prompt = mx.array(rng.normal(size=(1, 7, tiny.config.backbone.hidden_size)).astype(np.float32))
+    width = tiny.config.backbone.hidden_size
+    prompts = [mx.array(rng.normal(size=(1, n, width)).astype(np.float32)) for n in (7, 11)]
     codes = mx.array(rng.integers(0, tiny.config.codec_vocab_size, (300, 16)))
-    caches = lm.backbone_model.make_cache()
-    mx.eval(lm.backbone_model(prompt, caches))
-    walk = HostBackbone(lm.backbone_model, lm.depth_decoder, [caches, caches])
-    steps = [walk(frame) for frame in codes]
-    want = np.array(lm.backbone_model(mx.concatenate([prompt, lm.embed_frames(codes[None])], axis=1)))[0, 7:]
-    for branch in range(2):
+    walk = HostBackbone(lm, prompts)
+    steps = [walk.hidden, *(walk(frame) for frame in codes)]
+    for branch, prompt in enumerate(prompts):
+        whole = mx.concatenate([prompt, lm.embed_frames(codes[None])], axis=1)
+        want = np.array(lm.backbone_model(whole))[0, prompt.shape[1] - 1 :]
         got = np.concatenate([np.array(hidden[branch]) for hidden in steps])
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
-    assert caches[0].offset == 7, "MLX's caches are left alone"

@@ -8,8 +8,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "breeze_lab"
 # From the ground up; a file may import its own floor and those below.
 FLOORS = [
-    {"errors", "blas", "paths", "process", "files", "audio"},
-    {"config", "weights", "cache", "reads", "samplers", "generation_config", "layers", "text"},
+    {"errors", "blas", "paths", "process", "files", "audio", "beside"},
+    {"config", "weights", "cache", "reads", "samplers", "generation_config", "layers", "gelu", "text"},
     {"codec"},
     {"model", "kernels"},
     {"voice", "host", "frames", "random_checkpoint", "convert", "hub"},

@@ -4,6 +4,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from ..config import TextEncoderConfig
+from ..gelu import gelu_tanh
 from ..layers import Attention, GatedMLP, OffsetRMSNorm, Rope
 
 
@@ -47,7 +48,7 @@ class TextLayer(nn.Module):
             scale=config.query_pre_attn_scalar**-0.5,
             norm=lambda size: OffsetRMSNorm(size, eps),
         )
-        self.mlp = GatedMLP(dims, config.intermediate_size, nn.gelu_approx)
+        self.mlp = GatedMLP(dims, config.intermediate_size, gelu_tanh)
         self.pre_self_attn_layernorm = OffsetRMSNorm(dims, eps)
         self.post_self_attn_layernorm = OffsetRMSNorm(dims, eps)
         self.pre_feedforward_layernorm = OffsetRMSNorm(dims, eps)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 import mlx.nn as nn
 
+from ...gelu import gelu
 from ...layers import Linear
 from ..base import StreamState
 from ..conv import CausalConv, DepthwiseConv, TransposedConv, on_gpu
-from ..gelu import gelu
 from ..rvq import SplitRVQ
 from .transformer import DecoderTransformer
 

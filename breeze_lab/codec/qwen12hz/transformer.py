@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 import mlx.nn as nn
 
+from ...gelu import gelu, gelu_tanh
 from ...layers import Attention, GatedMLP, Linear, Rope
 from ..base import StreamState
-from ..gelu import gelu
 
 if TYPE_CHECKING:
     from .config import DecoderConfig, EncoderConfig
@@ -51,7 +51,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, dims: int, hidden: int, activation: str):
         super().__init__()
-        self.activation = gelu if activation == "gelu" else nn.gelu_approx
+        self.activation = gelu if activation == "gelu" else gelu_tanh
         self.fc1 = Linear(dims, hidden, bias=False)
         self.fc2 = Linear(hidden, dims, bias=False)
 

@@ -3,9 +3,9 @@
 import mlx.core as mx
 import mlx.nn as nn
 
+from ...gelu import gelu
 from ...layers import Linear
 from ..base import StreamState
-from ..gelu import gelu
 from .config import StftCodecConfig
 
 

@@ -1,0 +1,48 @@
+"""Work in a thread beside the caller's."""
+
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any
+
+import mlx.core as mx
+
+
+class Beside:
+    """Calls functions one after another in a thread of its own, until `close()`, or until nobody holds this object.
+
+    MLX's arrays that are not computed yet belong to the thread that made them: what one call leaves to the next may be
+    such arrays, what the caller passes and gets should be computed ones, or NumPy's.
+    """
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue = SimpleQueue()
+        thread = threading.Thread(target=_work, args=(self._calls,), daemon=True)
+        thread.start()
+        self.close = weakref.finalize(self, _end, self._calls, thread)  # at the interpreter's exit too
+
+    def __call__(self, function: Callable[..., Any], *arguments: Any) -> Future:
+        """Start a call; the future has its result, or raises what it raised."""
+        future: Future = Future()
+        self._calls.put((future, function, arguments))
+        return future
+
+
+def _work(calls: SimpleQueue) -> None:
+    try:
+        while (call := calls.get()) is not None:
+            future, function, arguments = call
+            try:
+                future.set_result(function(*arguments))
+            except BaseException as error:
+                future.set_exception(error)
+            del call, future, function, arguments
+    finally:
+        mx.clear_streams()  # MLX may abort at exit where a thread ends without
+
+
+def _end(calls: SimpleQueue, thread: threading.Thread) -> None:
+    calls.put(None)
+    thread.join()

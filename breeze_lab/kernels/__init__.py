@@ -1,0 +1,1 @@
+"""Loops that are compiled for one kind of device."""

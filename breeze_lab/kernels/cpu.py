@@ -1,0 +1,150 @@
+"""What one position of a decoder stack takes on one CPU core, compiled by Numba: the rung `host` runs on it.
+
+A decode step reads every weight once for a product or two, so bytes are what it costs. Weights whose values are
+bfloat16's, as those of published checkpoints are, are read as such and widened in registers: half of float32's bytes,
+and the very same numbers. All arithmetic is float32.
+Shapes: L layers, B sequences, C channels, H heads, G key/value heads, D head dim, P positions, M hidden width.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import overload
+
+REORDER = {"reassoc", "contract", "nsz"}
+"""What the compiler may do with sums, so that it can use vectors. Infinities and NaN stay what they are."""
+
+
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compiled when first called, once for all processes where there is a place to keep it; runs without the GIL."""
+    options = {"nogil": True, "fastmath": REORDER, "error_model": "numpy"}
+    try:
+        return njit(cache=True, **options)(function)
+    except RuntimeError:  # no folder can be written
+        return njit(**options)(function)
+
+
+def halves(matrix: np.ndarray) -> np.ndarray:
+    """float32 -> uint16, the upper halves, where they say all; the matrix itself where they do not."""
+    words = matrix.view(np.uint16).reshape(*matrix.shape, 2)
+    return matrix if words[..., 0].any() else np.ascontiguousarray(words[..., 1])
+
+
+def widen(weight):  # no annotations: Numba compares the signature with the lambdas' below
+    """A weight as float32."""
+    raise NotImplementedError
+
+
+@overload(widen, inline="always")
+def _widen(weight):
+    if weight == types.uint16:
+        return lambda weight: np.uint32(np.uint32(weight) << np.uint32(16)).view(np.float32)
+    return lambda weight: weight
+
+
+@kernel
+def product(matrix: np.ndarray, index: int, x: np.ndarray) -> np.ndarray:
+    """`matrix` [L, rows, columns] at `index` times each row of `x` float32 [B, columns] -> float32 [B, rows]."""
+    B, columns = x.shape
+    y = np.empty((B, matrix.shape[1]), np.float32)
+    for row in range(matrix.shape[1]):
+        for b in range(B):
+            total = np.float32(0)
+            for column in range(columns):
+                total += widen(matrix[index, row, column]) * x[b, column]
+            y[b, row] = total
+    return y
+
+
+@kernel
+def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
+    """Over the last axis of float32 [n, C]."""
+    y = np.empty_like(x)
+    for row in range(x.shape[0]):
+        squares = np.float32(0)
+        for column in range(x.shape[1]):
+            squares += x[row, column] * x[row, column]
+        factor = np.float32(1 / np.sqrt(squares / np.float32(x.shape[1]) + np.float32(eps)))
+        for column in range(x.shape[1]):
+            y[row, column] = x[row, column] * factor * weight[column]
+    return y
+
+
+@kernel
+def attention(
+    qkv: np.ndarray,
+    q_norm: np.ndarray,
+    k_norm: np.ndarray,
+    eps: float,
+    scale: float,
+    cos: np.ndarray,
+    sin: np.ndarray,
+    offsets: np.ndarray,
+    keys: np.ndarray,
+    values: np.ndarray,
+) -> np.ndarray:
+    """The next position of B sequences looks back over its own.
+
+    Args:
+        qkv: float32 [B, (H + 2G) D]; queries and keys are normed and rotated in place.
+        q_norm, k_norm: float32 [D], or [0] for none.
+        cos, sin: float32 [B, D / 2] of the new positions; halves are rotated.
+        offsets: int [B], how many positions each sequence has.
+        keys, values: float32 [B, G, P, D]; get the new ones.
+
+    Returns:
+        float32 [B, H D].
+    """
+    B, G, P, D = keys.shape
+    H, half = qkv.shape[1] // D - 2 * G, D // 2
+    mixed, scores = np.zeros((B, H * D), np.float32), np.empty(P, np.float32)
+    for b in range(B):
+        end = offsets[b]
+        for head in range(H + G):
+            start = head * D
+            if q_norm.size:
+                squares = np.float32(0)
+                for d in range(D):
+                    squares += qkv[b, start + d] * qkv[b, start + d]
+                factor = np.float32(1 / np.sqrt(squares / np.float32(D) + np.float32(eps)))
+                for d in range(D):
+                    qkv[b, start + d] *= factor * (q_norm[d] if head < H else k_norm[d])
+            for d in range(half):
+                low, high = qkv[b, start + d], qkv[b, start + half + d]
+                qkv[b, start + d] = low * cos[b, d] - high * sin[b, d]
+                qkv[b, start + half + d] = high * cos[b, d] + low * sin[b, d]
+        for g in range(G):
+            for d in range(D):
+                keys[b, g, end, d] = qkv[b, (H + g) * D + d]
+                values[b, g, end, d] = qkv[b, (H + G + g) * D + d]
+        for head in range(H):
+            g, start, largest = head // (H // G), head * D, np.float32(-np.inf)
+            for p in range(end + 1):
+                score = np.float32(0)
+                for d in range(D):
+                    score += qkv[b, start + d] * keys[b, g, p, d]
+                scores[p] = score * np.float32(scale)
+                largest = max(largest, scores[p])
+            total = np.float32(0)
+            for p in range(end + 1):
+                scores[p] = np.exp(scores[p] - largest)
+                total += scores[p]
+            for p in range(end + 1):
+                weight = scores[p] / total
+                for d in range(D):
+                    mixed[b, start + d] += weight * values[b, g, p, d]
+    return mixed
+
+
+@kernel
+def gated(gate_up: np.ndarray) -> np.ndarray:
+    """SiLU of the first half of float32 [B, 2M] times the second half -> [B, M]."""
+    B, M = gate_up.shape[0], gate_up.shape[1] // 2
+    y = np.empty((B, M), np.float32)
+    for b in range(B):
+        for i in range(M):
+            gate = gate_up[b, i]
+            y[b, i] = gate / (np.float32(1) + np.exp(-gate)) * gate_up[b, M + i]
+    return y
