@@ -10,7 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from breeze_lab.config import parse_config  # noqa: E402
+from breeze_lab.generation_config import read_sampling  # noqa: E402
 from breeze_lab.model import Breeze  # noqa: E402
+from breeze_lab.samplers import Sampling  # noqa: E402
 from breeze_lab.training import batches, export, instructions, pack, tokens, train_lm, traits  # noqa: E402
 from breeze_lab.training.lm import MICRO, Batch, WaftLM, waft_config  # noqa: E402
 from breeze_lab.weights import assign, read_tensors  # noqa: E402
@@ -168,6 +170,7 @@ def test_exported_weights_give_the_same_logits(tmp_path: Path, corpus, int8):
     torch.save({"config": config, "weights": net.state_dict(), "step": 0}, tmp_path / "weights.pt")
     export.export(tmp_path / "weights.pt", tmp_path / "out", int8=int8)
     parsed = parse_config(json.loads((tmp_path / "out/config.json").read_text()))
+    assert read_sampling(tmp_path / "out") == Sampling(0.5, 50, 1.0, 1.0)  # Waft's own, in its card
     tensors = read_tensors(tmp_path / "out")
     dense = {}
     for name, tensor in tensors.items():

@@ -21,6 +21,7 @@ END_CLASS = VOCAB
 IGNORE = -100
 _SPECIAL = tokens.vocabulary()
 BLIND = 8  # frames of a reference before its voice is taken as known
+MARK = "~"  # in the names of disguised voices (disguise.py)
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,9 @@ class Corpus:
                 self.voices.setdefault(row["voice"], []).append(i)
         home = [r["voice"].split("@")[0] == HEART for r in keep]
         self.heart = [i for i, h in enumerate(home) if h]
-        self.others = [i for i, h in enumerate(home) if not h]
+        masked = [MARK in r["voice"] for r in keep]
+        self.others = [i for i, h in enumerate(home) if not h and not masked[i]]
+        self.disguised = [i for i, r in enumerate(keep) if masked[i] and not r["reference"]]
 
     def frames(self, row: dict) -> np.ndarray:
         return self.codes[row["start"] : row["start"] + row["frames"]]
@@ -92,12 +95,19 @@ class Corpus:
 class PromptMaker:
     """Draws prompts of all kinds from a corpus."""
 
-    def __init__(self, corpus: Corpus, rng: np.random.Generator, heart_share: float = 0.45):
-        self.corpus, self.rng, self.heart_share = corpus, rng, heart_share
+    def __init__(
+        self, corpus: Corpus, rng: np.random.Generator, heart_share: float = 0.45, disguised_share: float = 0.6
+    ):
+        self.corpus, self.rng, self.heart_share, self.disguised_share = corpus, rng, heart_share, disguised_share
 
     def draw(self) -> Prompt:
         c, rng = self.corpus, self.rng
-        heart = rng.random() < self.heart_share if c.heart and c.others else bool(c.heart)
+        if c.disguised and rng.random() < (1 - self.heart_share) * self.disguised_share:
+            return self.clone(c.disguised[rng.integers(len(c.disguised))])
+        share = self.heart_share
+        if c.disguised:  # of what is left
+            share /= share + (1 - share) * (1 - self.disguised_share)
+        heart = rng.random() < share if c.heart and c.others else bool(c.heart)
         pool = c.heart if heart else c.others
         index = pool[rng.integers(len(pool))]
         row, dice = c.rows[index], rng.random()
@@ -131,8 +141,8 @@ class PromptMaker:
         """A reference of one utterance, sometimes two; `directed` adds an instruction of pace or level."""
         c, rng = self.corpus, self.rng
         first = c.mate(index, rng, normal=directed)
-        if first is None:
-            return self.design(index)
+        if first is None:  # a disguised voice has no known gender, so it can't be asked for
+            return self.draw() if MARK in c.rows[index]["voice"] else self.design(index)
         text, codes = c.rows[first]["text"], c.frames(c.rows[first])
         second = c.mate(first, rng) if rng.random() < 0.25 else None
         if second is not None and second != index:
@@ -143,6 +153,8 @@ class PromptMaker:
             traits = [row[k] for k in ("pace", "loudness") if row[k]]
             told = instructions.describe(traits, rng)
         blind = 0 if row["voice"] == HEART else BLIND
+        if any(c.rows[i].get("reference") for i in (first, second) if i is not None):
+            blind = len(codes)  # what a recording adds is not to be learned
         return Prompt([(text_ids(text), codes, blind), self.target(index, 0, told)])
 
 

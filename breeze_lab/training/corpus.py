@@ -62,15 +62,19 @@ def draw_speed(rng: np.random.Generator, spread: float = 0.5) -> float:
     return round(float(rng.uniform(low, high)), 3)
 
 
-def plan_voices(texts: list[str], seed: int = 11) -> Iterator[Line]:
+def plan_voices(texts: list[str], seed: int = 11, fresh: bool = False) -> Iterator[Line]:
     """Many voices, four lines of a voice in a row: 240 drawn voices and the nine speakers that have a tag of their
-    own."""
+    own; `fresh`: thousands of other drawn ones instead."""
     rng = np.random.default_rng(seed)
     pool = texts[FIRST_CORPUS:]
     order = rng.permutation(len(pool))
-    drawn = [f"gauss-{'fm'[n % 2]}-{1000 + n}" for n in range(240)]
+    drawn = [f"gauss-{'fm'[n % 2]}-{n}" for n in (range(2000, 9000) if fresh else range(1000, 1240))]
     for block in range(len(pool) // 4):
-        voice = SPEAKERS[block // 3 % len(SPEAKERS)] if block % 3 == 2 else drawn[(block - block // 3) % len(drawn)]
+        voice = (
+            SPEAKERS[block // 3 % len(SPEAKERS)]
+            if block % 3 == 2 and not fresh
+            else drawn[(block - block // 3) % len(drawn)]
+        )
         for i in order[4 * block : 4 * block + 4]:
             yield Line(pool[i], voice, draw_speed(rng, 0.3))
 

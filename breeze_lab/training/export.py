@@ -16,6 +16,8 @@ from safetensors.torch import load_file, save_file
 
 from . import tokens
 
+GENERATION = {"do_sample": True, "temperature": 0.5, "top_k": 50, "top_p": 1.0, "repetition_penalty": 1.0}
+
 
 def pack_int8(weight: torch.Tensor, group: int = 64) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """MLX's affine packing of [O, I]: uint32 [O, I / 4], scales and biases [O, I / group]; w = scale * q + bias."""
@@ -66,7 +68,7 @@ def tensors_of(weights: dict[str, torch.Tensor], int8: bool) -> dict[str, torch.
 
 
 def export(weights: Path, out: Path, codec: Path | None = None, int8: bool = False) -> None:
-    """Write config.json, model.safetensors, the tokenizer and, if given, the codec's folder."""
+    """Write config.json, generation_config.json, model.safetensors, the tokenizer and, if given, the codec's folder."""
     data = torch.load(weights, map_location="cpu", weights_only=True)
     out.mkdir(parents=True, exist_ok=True)
     tensors = tensors_of(data["weights"], int8)
@@ -76,6 +78,7 @@ def export(weights: Path, out: Path, codec: Path | None = None, int8: bool = Fal
         packing = {"group_size": 64, "bits": 8, "mode": "affine"}
         config |= {"quantization": packing, "quantization_config": packing}
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    (out / "generation_config.json").write_text(json.dumps(GENERATION, indent=2) + "\n")
     tokens.write(out)
     if codec is not None:
         shutil.copytree(codec, out / "audio_tokenizer", dirs_exist_ok=True)

@@ -158,7 +158,7 @@ def chunks_of(args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Iter
             seconds += sum(len(line.text) for line in some) / 15.5
             yield f"heart-{i:04d}", partial(corpus.speak_lines, some)
             i += 1
-    lines, seconds, i = corpus.plan_voices(train), 0.0, 0
+    lines, seconds, i = corpus.plan_voices(train, 14 if args.fresh else 11, args.fresh), 0.0, 0
     while seconds < args.drawn * 3600:
         some = [next(lines) for _ in range(24)]
         seconds += sum(len(line.text) for line in some) / 15.5
@@ -257,6 +257,7 @@ def main() -> None:
     p.add_argument("--shards", type=Path, nargs="*", default=[])
     p.add_argument("--hours", type=float, default=20, help="about so much speech of the default voice")
     p.add_argument("--drawn", type=float, default=0, help="about so much speech of drawn voices, by Kokoro")
+    p.add_argument("--fresh", action="store_true", help="drawn voices that the earlier rounds didn't have")
     p.add_argument("--packs-folder", type=Path, help="for these: folder of Kokoro's packs and kokoro.int8.onnx")
     p.add_argument("--rank", type=int, default=0)
     p.add_argument("--ranks", type=int, default=1)

@@ -37,14 +37,9 @@ def load_codes(path: Path, known: set[str]) -> tuple[list[dict], np.ndarray] | N
 class Feed:
     """Rows and codes of a folder, read again now and then; makes batches."""
 
-    def __init__(self, path: Path, seed: int, sizes: batches.Sizes, noise: float, heart_share: float):
-        self.path, self.rng, self.sizes, self.noise, self.share = (
-            path,
-            np.random.default_rng(seed),
-            sizes,
-            noise,
-            heart_share,
-        )
+    def __init__(self, path: Path, seed: int, sizes: batches.Sizes, noise: float, *shares: float):
+        self.path, self.rng, self.sizes, self.noise = path, np.random.default_rng(seed), sizes, noise
+        self.shares = shares  # of the default voice, of the disguised ones
         self.known: set[str] = set()
         self.rows: list[dict] = []
         self.codes = np.zeros((0, batches.K), np.int16)
@@ -57,7 +52,7 @@ class Feed:
             self.rows += [{**r, "start": r["start"] + len(self.codes)} for r in rows]
             self.codes = np.concatenate([self.codes, codes])
             self.corpus = batches.Corpus(self.rows, self.codes)
-            maker = batches.PromptMaker(self.corpus, self.rng, self.share)
+            maker = batches.PromptMaker(self.corpus, self.rng, *self.shares)
             self.prompts = batches.endless(maker)
 
     def batch(self) -> dict[str, np.ndarray]:
@@ -77,18 +72,16 @@ def _feed_forever(out: mp.Queue, status: mp.Queue, *args) -> None:
 
 def batch_stream(args, sizes: batches.Sizes, step: int):
     """Endless batches on the device: from worker processes, or made here where --workers is 0."""
-    feed_args = (args.codes, sizes, args.noise, args.heart_share)
+    feed_args = (sizes, args.noise, args.heart_share, args.disguised_share)
     if not args.workers:
-        feed = Feed(args.codes, args.seed + step, sizes, args.noise, args.heart_share)
+        feed = Feed(args.codes, args.seed + step, *feed_args)
         while True:
             yield Batch(**{k: torch.from_numpy(v) for k, v in feed.batch().items()}).to(args.device), len(feed.codes)
     context = mp.get_context("spawn")
     made, status = context.Queue(3 * args.workers), context.Queue()
     for i in range(args.workers):
         seed = args.seed + 1000 * (step + 1) + i
-        context.Process(
-            target=_feed_forever, args=(made, status, args.codes, seed, *feed_args[1:]), daemon=True
-        ).start()
+        context.Process(target=_feed_forever, args=(made, status, args.codes, seed, *feed_args), daemon=True).start()
     ready: queue.Queue = queue.Queue(4)
 
     def move() -> None:
@@ -318,6 +311,7 @@ def main(argv: list[str] | None = None) -> None:
     add("--noise", type=float, default=0.15, help="highest rate of wrong codes in the input")
     add("--depth-weight", type=float, default=2.0)
     add("--heart-share", type=float, default=0.45, help="share of prompts in the default voice")
+    add("--disguised-share", type=float, default=0.6, help="share of the others in disguised voices, where there are")
     add("--every", type=int, default=200, help="steps between two rows of the log")
     add("--save-every", type=int, default=2000)
     add("--text-deadline", type=float, default=120)
