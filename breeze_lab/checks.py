@@ -42,7 +42,9 @@ def check_call(
     if method not in [None, *METHODS]:
         raise BreezeLabError(f"Unknown method {method!r}. Choose one of {', '.join(METHODS)}.")
     if method is not None and method not in usable(model.lm):
-        raise BreezeLabError(f"Method {method!r} needs a CPU and float32 weights. Leave it out, or take 'device'.")
+        raise BreezeLabError(
+            f"Method {method!r} needs a CPU, float32 weights and Numba. Leave it out, or take 'device'."
+        )
     if cancel is not None and not callable(getattr(cancel, "is_set", None)):
         raise BreezeLabError(f"cancel is of type {type(cancel).__name__}, without is_set(). Pass a threading.Event.")
     if progress is not None and not callable(progress):

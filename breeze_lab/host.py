@@ -93,7 +93,7 @@ class HostStack:
         self.frequencies, self.dims = attention.rope.frequencies, attention.rope.dims
         self.scale, self.eps = np.float32(attention.scale), np.float32(model.norm.eps)
         self.layers, self.groups = len(model.layers), attention.kv_heads
-        self.kernels, self.dense = kernels(), model.layers
+        self.dense = model.layers
 
         def gather(*paths: str) -> np.ndarray:
             """[layers, rows, ...]: the weights at these paths below each other, for every layer."""
@@ -101,7 +101,7 @@ class HostStack:
             return np.stack([np.concatenate(parts) for parts in weights])
 
         def matrices(*paths: str) -> np.ndarray:
-            return self.kernels.halves(gather(*paths))
+            return kernels().halves(gather(*paths))
 
         none = np.empty((self.layers, 0), np.float32)
         self.qkv = matrices("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
@@ -115,7 +115,8 @@ class HostStack:
 
     def step(self, x: np.ndarray, cache: HostCache) -> np.ndarray:
         """float32 [B, C], inputs at the cache's next positions -> the normed hidden states [B, C] there."""
-        product, rms_norm, attention = self.kernels.product, self.kernels.rms_norm, self.kernels.attention
+        use = kernels()
+        product, rms_norm, attention = use.product, use.rms_norm, use.attention
         cache.make_room()
         turn = self._turn(cache.offsets)
         for n in range(self.layers):
@@ -124,21 +125,21 @@ class HostStack:
             mixed = attention(qkv, *norms, self.scale, *turn, cache.offsets, cache.keys[n], cache.values[n])
             x = x + product(self.o, n, mixed)
             gate_up = product(self.gate_up, n, rms_norm(x, self.after[n], self.eps))
-            x = x + product(self.down, n, self.kernels.gated(gate_up))
+            x = x + product(self.down, n, use.gated(gate_up))
         cache.offsets += 1
         return rms_norm(x, self.norm, self.eps)
 
     def prefill(self, x: np.ndarray, cache: HostCache, branch: int) -> np.ndarray:
         """float32 [S, C], a branch's first inputs -> the normed hidden state [C] of the last."""
-        S, D, G = len(x), self.dims, self.groups
+        use, S, D, G = kernels(), len(x), self.dims, self.groups
         cos, sin = (part[:, None] for part in self._turn(np.arange(S)))
         mask = np.triu(np.full((S, S), -np.inf, np.float32), 1)
         for n, layer in enumerate(self.dense):
             attention, mlp = layer.self_attn, layer.mlp
-            h = self.kernels.rms_norm(x, self.before[n], self.eps)
+            h = use.rms_norm(x, self.before[n], self.eps)
             q, k, v = ((h @ shared(getattr(attention, f"{p}_proj").weight).T).reshape(-1, D) for p in "qkv")
             if attention.has_norm:
-                q, k = (self.kernels.rms_norm(part, w[n], self.eps) for part, w in ((q, self.q_norm), (k, self.k_norm)))
+                q, k = (use.rms_norm(part, w[n], self.eps) for part, w in ((q, self.q_norm), (k, self.k_norm)))
             q, k = (_rotate(part.reshape(S, -1, D), cos, sin) for part in (q, k))
             keys, values = k.swapaxes(0, 1), v.reshape(S, G, D).swapaxes(0, 1)
             cache.keys[n, branch, :, :S], cache.values[n, branch, :, :S] = keys, values
@@ -147,11 +148,11 @@ class HostStack:
             weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
             mixed = (weights / weights.sum(axis=-1, keepdims=True)) @ values[:, None]
             x = x + mixed.transpose(2, 0, 1, 3).reshape(S, -1) @ shared(attention.o_proj.weight).T
-            h = self.kernels.rms_norm(x, self.after[n], self.eps)
+            h = use.rms_norm(x, self.after[n], self.eps)
             both = [h @ shared(part.weight).T for part in (mlp.gate_proj, mlp.up_proj)]
-            x = x + self.kernels.gated(np.concatenate(both, axis=1)) @ shared(mlp.down_proj.weight).T
+            x = x + use.gated(np.concatenate(both, axis=1)) @ shared(mlp.down_proj.weight).T
         cache.offsets[branch] = S
-        return self.kernels.rms_norm(x[-1:], self.norm, self.eps)[0]
+        return use.rms_norm(x[-1:], self.norm, self.eps)[0]
 
     def _turn(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """float32 [n, D/2] cosines and sines of the rotary angles."""
@@ -164,17 +165,17 @@ class HostDepth:
 
     def __init__(self, depth: DepthDecoder):
         self.stack, self.table = HostStack(depth.model), shared(depth.model.embed_tokens.weight)
-        halves, self.product = self.stack.kernels.halves, self.stack.kernels.product
+        halves = kernels().halves
         self.projector = halves(np.array(shared(depth.model.inputs_embeds_projector.weight)[None]))
         self.heads = halves(np.ascontiguousarray(shared(depth.codebooks_head.weight).transpose(0, 2, 1)))
 
     def project(self, x: np.ndarray) -> np.ndarray:
         """float32 [B, E] embeddings -> inputs [B, C] of the stack."""
-        return self.product(self.projector, 0, x)
+        return kernels().product(self.projector, 0, x)
 
     def logits(self, hidden: np.ndarray, head: int) -> np.ndarray:
         """float32 [B, C] hidden states -> logits [B, V] of codebook `head` + 1."""
-        return self.product(self.heads, head, hidden)
+        return kernels().product(self.heads, head, hidden)
 
 
 def prepare(lm: Breeze) -> None:
@@ -191,7 +192,10 @@ def prepare(lm: Breeze) -> None:
 
 
 def kept(module: Any, make: Callable[[Any], Any]) -> Any:
-    """What `make` makes of a module's weights; kept with the module, and made again when a weight has changed."""
+    """What `make` makes of a module's weights; kept with the module, and made again when a weight was replaced.
+
+    One that is written in place is not noticed.
+    """
     views = [shared(array) for _, array in tree_flatten(module.parameters())]  # type: ignore[misc]
     before, made = vars(module).get("_host", ((), None))
     if len(before) != len(views) or not all(map(np.may_share_memory, before, views)):
@@ -216,10 +220,14 @@ def kernels() -> Any:
 
 
 def can_walk(model: nn.Module) -> bool:
-    """Whether all weights of `model` are float32 on a CPU, where NumPy sees them, and Numba is there."""
+    """Whether all weights of `model` are float32 where the host can walk."""
     weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))  # type: ignore[arg-type]
-    dense = mx.default_device() == mx.cpu and all(array.dtype == mx.float32 for array in weights.values())
-    return dense and find_spec("numba") is not None
+    return walks_here() and all(array.dtype == mx.float32 for array in weights.values())
+
+
+def walks_here() -> bool:
+    """Whether the default device is the CPU, whose memory NumPy sees, and Numba is there."""
+    return mx.default_device() == mx.cpu and find_spec("numba") is not None
 
 
 def shared(array: mx.array) -> np.ndarray:

@@ -1,12 +1,16 @@
 """The ladder: the cached walk is the recompute walk, and keeping codes on the device changes no draw."""
 
+import sys
+
 import mlx.core as mx
 import numpy as np
 import pytest
+from mlx.utils import tree_map
 
+from breeze_lab.checkpoint import load
 from breeze_lab.errors import BreezeLabError
 from breeze_lab.frames import METHODS, fastest, next_logits, start_frame, step_logits, usable
-from breeze_lab.host import host
+from breeze_lab.host import HostDepth, host, kept, kernels
 from breeze_lab.measure.host_reads import count_host_reads
 from breeze_lab.measure.walks import as_dtype
 from breeze_lab.reads import HostReads
@@ -83,13 +87,36 @@ def test_the_host_walks_by_the_weights_of_now(tiny):
     (hidden,) = hidden_states(1)
     before = frame(tiny, "host", 1, [hidden])[0]
     norm = tiny.lm.depth_decoder.model.norm
-    kept, norm.weight = norm.weight, norm.weight * mx.array(np.linspace(-1, 1, norm.weight.size, dtype=np.float32))
+    whole, norm.weight = norm.weight, norm.weight * mx.array(np.linspace(-1, 1, norm.weight.size, dtype=np.float32))
     try:
         after = frame(tiny, "host", 1, [hidden])[0]
         np.testing.assert_array_equal(after, frame(tiny, "device", 1, [hidden])[0])
         assert (after != before).any()
     finally:
-        norm.weight = kept
+        norm.weight = whole
+
+
+def test_weights_of_sixteen_bits_are_read_as_such_and_others_whole(tiny, tiny_folder):
+    assert kept(tiny.lm.depth_decoder, HostDepth).stack.gate_up.dtype == np.uint16
+    odd = load(tiny_folder)
+    odd.lm.update(tree_map(lambda array: array * 1.001, odd.lm.parameters()))
+    walk = kept(odd.lm.depth_decoder, HostDepth)
+    assert {m.dtype for m in (walk.stack.qkv, walk.stack.down, walk.heads, walk.projector)} == {np.dtype(np.float32)}
+    for seed in range(3):
+        hidden = hidden_states(seed, 2)
+        np.testing.assert_array_equal(frame(odd, "host", seed, hidden)[0], frame(odd, "device", seed, hidden)[0])
+
+
+def test_without_numba_the_host_is_no_rung(tiny, monkeypatch):
+    monkeypatch.setattr("breeze_lab.host.find_spec", lambda name: None)
+    assert fastest(tiny.lm) == "device"
+    monkeypatch.setitem(sys.modules, "breeze_lab.kernels.cpu", None)
+    kernels.cache_clear()
+    try:
+        with pytest.raises(BreezeLabError, match="Numba"):
+            kernels()
+    finally:
+        kernels.cache_clear()
 
 
 def test_only_float32_on_a_cpu_is_walked_on_the_host(tiny):
