@@ -5,7 +5,7 @@ Float32 on a CPU only; needs Numba.
 Shapes: B branches, C channels, H heads, G key/value heads, D head dim, V ids a codebook.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, reduce
 from importlib import import_module
 from importlib.util import find_spec
@@ -95,13 +95,17 @@ class HostStack:
         self.layers, self.groups = len(model.layers), attention.kv_heads
         self.dense = model.layers
 
-        def gather(*paths: str) -> np.ndarray:
-            """[layers, rows, ...]: the weights at these paths below each other, for every layer."""
-            weights = [[shared(_at(layer, path).weight) for path in paths] for layer in model.layers]
-            return np.stack([np.concatenate(parts) for parts in weights])
+        def each(*paths: str) -> Iterator[np.ndarray]:
+            """Of every layer the weights at these paths, below each other."""
+            for layer in model.layers:
+                yield np.concatenate([shared(_at(layer, path).weight) for path in paths])
+
+        def gather(path: str) -> np.ndarray:
+            return np.stack(list(each(path)))
 
         def matrices(*paths: str) -> np.ndarray:
-            return kernels().halves(gather(*paths))
+            narrow = [kernels().halves(matrix) for matrix in each(*paths)]
+            return np.stack(narrow if all(matrix.dtype == np.uint16 for matrix in narrow) else list(each(*paths)))
 
         none = np.empty((self.layers, 0), np.float32)
         self.qkv = matrices("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")

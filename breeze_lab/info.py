@@ -18,8 +18,8 @@ from .paths import cache_folder, data_folder, notebooks_folder
 from .samplers import Sampling
 
 PACKAGES = (
-    "breeze-lab mlx mlx-cpu mlx-cuda-12 mlx-cuda-13 mlx-metal cmeel-openblas numpy soundfile soxr tokenizers tqdm "
-    "hibari-tts huggingface-hub jupyterlab ipywidgets anywidget matplotlib voila mlx-audio torch"
+    "breeze-lab mlx mlx-cpu mlx-cuda-12 mlx-cuda-13 mlx-metal cmeel-openblas numba numpy soundfile soxr tokenizers "
+    "tqdm hibari-tts huggingface-hub jupyterlab ipywidgets anywidget matplotlib voila mlx-audio torch"
 ).split()
 SLOW_GFLOPS = 15.0  # two cores with OpenBLAS give over 100; the wheel's own BLAS gives 4
 
@@ -53,6 +53,8 @@ def cures(found: dict[str, Any]) -> list[str]:
         out.append(f"OpenBLAS is not loaded, products are 10 to 30 times slower: {blas_found['why_not_openblas']}.")
     elif backend == "cpu" and blas_found["gflops"] is not None and blas_found["gflops"] < SLOW_GFLOPS:
         out.append("Matrix products are slow here. Close other programs; check OPENBLAS_NUM_THREADS.")
+    if backend == "cpu" and find_spec("numba") is None:
+        out.append("Numba is not installed, so frames take longer than they need: python -m pip install numba")
     if backend == "cpu" and shutil.which("nvidia-smi"):
         out.append('There is an NVIDIA driver, but MLX runs on the CPU: python -m pip install -e ".[cuda]"')
     if backend == "cpu" and found["compiler"] is None:

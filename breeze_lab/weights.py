@@ -55,6 +55,9 @@ def read_tensors(folder: Path) -> dict[str, mx.array]:
         names = read_json(index).get("weight_map")
         if not isinstance(names, dict) or not names or not all(isinstance(name, str) for name in names.values()):
             raise BreezeLabError(f"{index} has no weight_map. Download or copy it again.")
+        outside = [name for name in names.values() if Path(name).name != name]
+        if outside:
+            raise BreezeLabError(f"{index} names {outside[0]!r}, which is not a file beside it. Download it again.")
         paths = [folder / name for name in sorted(set(names.values()))]
         missing = [path.name for path in paths if not path.exists()]
         if missing:

@@ -17,7 +17,7 @@ import breeze_lab
 from breeze_lab.cli import build_parser, main, outputs, speak
 
 JSON_KEYS = set(
-    "audio seconds frames finish_reason seed rtf first_audio_s host_reads peak_memory_gb model method".split()
+    "audio seconds frames finish_reason seed rtf first_audio_s host_reads peak_memory_gb model method sampling".split()
 )
 
 
@@ -26,6 +26,7 @@ def test_say_writes_a_file_and_one_json_object(here: Path, tiny_folder: Path, ca
     assert main([*words, "--out", "a.wav"]) == 0
     out, err = capfd.readouterr()
     told = json.loads(out)
+    assert told["sampling"] == {"temperature": 0.9, "top_k": 50, "top_p": 1.0, "repetition_penalty": 1.1}
     assert set(told) == JSON_KEYS and err == ""
     samples, rate = soundfile.read("a.wav")
     assert told["audio"] == "a.wav" and rate == 24000 and len(samples) == told["frames"] * 1920 > 0
@@ -224,7 +225,7 @@ def test_defaults_are_those_of_generate():
 def test_sampling_is_the_checkpoints_own_unless_given(here: Path, tiny_folder: Path):
     folder = shutil.copytree(tiny_folder, here / "greedy")
     (folder / "generation_config.json").write_text('{"temperature": 0, "repetition_penalty": 1e6, "max_new_tokens": 9}')
-    words = ["say", "Hello there.", "--seed", "3", "--max-seconds", "0.96"]
+    words = ["say", "Good morning.", "--seed", "3", "--max-seconds", "0.96"]
     greedy, usual = ["--model", "greedy"], ["--model", str(tiny_folder)]
     penalty = ["--repetition-penalty", "1e6"]
     for name, more in {

@@ -27,7 +27,7 @@ ROOT = Path(breeze_lab.__file__).parent.parent
 
 
 def process(*words: str, **options) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-m", "breeze_lab.cli", *words], **options)
+    return subprocess.Popen([sys.executable, "-m", "breeze_lab", *words], **options)
 
 
 @pytest.mark.parametrize("closed", ["stdin", "stdout", "stderr"])

@@ -17,7 +17,7 @@ FLOORS = [
     {"checks", "generate"},
     {"measure", "plots", "training"},
     {"widgets", "bench", "info"},
-    {"cli"},
+    {"cli", "__main__"},
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 

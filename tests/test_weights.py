@@ -45,6 +45,14 @@ def test_a_shard_that_the_index_names_must_be_there(file):
         read_tensors(file.parent)
 
 
+def test_an_index_that_leads_out_of_its_folder_is_refused(file):
+    (file.parent / "inner").mkdir()
+    for name in ("../inner/model.safetensors", str(file), "inner/../model.safetensors"):
+        (file.parent / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+        with pytest.raises(BreezeLabError, match="not a file beside it"):
+            read_tensors(file.parent)
+
+
 def test_an_empty_folder_is_refused(tmp_path):
     with pytest.raises(BreezeLabError, match="no .safetensors"):
         read_tensors(tmp_path)

@@ -2,11 +2,13 @@
 
 import argparse
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from .. import audio, voices
 from ..checkpoint import SpeechModel, load
+from ..checks import chosen
 from ..errors import BreezeLabError
 from ..frames import fastest
 from ..generate import Result, join, stream_generate
@@ -142,6 +144,7 @@ def _report(
                 "peak_memory_gb": _rounded(stats.peak_memory_gb),
                 "model": model.name,
                 "method": args.method or fastest(model.lm),
+                "sampling": asdict(chosen(model.sampling, **{name: getattr(args, name) for name in request.SAMPLING})),
                 **extra,
             }
         )
