@@ -1,6 +1,6 @@
 """The rung `host`: on a CPU the device is the host, so a frame can be walked without MLX, by compiled loops.
 
-A node of MLX's graph costs a CPU some 5 us, and a frame has thousands; here a position of a whole stack is one call.
+A node of MLX's graph costs a CPU some 5 us, and a frame has thousands; here a layer is seven calls of 1 us each.
 Float32 on a CPU only; needs Numba.
 Shapes: B branches, C channels, H heads, G key/value heads, D head dim, V ids a codebook.
 """

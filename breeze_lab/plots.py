@@ -95,7 +95,14 @@ def bars(
         ax.plot(samples, [row] * len(samples), ".", color=COLORS["black"], markersize=4, alpha=0.6)
         end = max([values[label], *samples])
         ax.annotate(
-            f" {number(values[label])}", (end, row), va="center", ha="left", xytext=(3, 0), textcoords="offset points"
+            f" {number(values[label])}",
+            (end, row),
+            va="center",
+            ha="left",
+            xytext=(3, 0),
+            textcoords="offset points",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+            zorder=5,
         )
     ax.set_yticks(range(len(labels)), labels)
     ax.invert_yaxis()
