@@ -57,7 +57,7 @@ class HostBackbone:
         self.stack, self.table = kept(lm.backbone_model, HostStack), shared(depth.model.embed_tokens.weight)
         self.rows = np.arange(depth.num_codebooks) * depth.vocab_size
         self.cache = HostCache(self.stack, max(prompt.shape[1] for prompt in prompts) + 256, len(prompts))
-        with one_thread():
+        with one_thread(), np.errstate(over="ignore"):  # SiLU of a large negative number
             self.hidden = [
                 mx.array(self.stack.prefill(shared(prompt)[0], self.cache, branch)[None])
                 for branch, prompt in enumerate(prompts)
@@ -153,8 +153,8 @@ class HostStack:
             mixed = (weights / weights.sum(axis=-1, keepdims=True)) @ values[:, None]
             x = x + mixed.transpose(2, 0, 1, 3).reshape(S, -1) @ shared(attention.o_proj.weight).T
             h = use.rms_norm(x, self.after[n], self.eps)
-            both = [h @ shared(part.weight).T for part in (mlp.gate_proj, mlp.up_proj)]
-            x = x + use.gated(np.concatenate(both, axis=1)) @ shared(mlp.down_proj.weight).T
+            gate, up = (h @ shared(part.weight).T for part in (mlp.gate_proj, mlp.up_proj))
+            x = x + (gate / (1 + np.exp(-gate)) * up) @ shared(mlp.down_proj.weight).T
         cache.offsets[branch] = S
         return use.rms_norm(x[-1:], self.norm, self.eps)[0]
 
