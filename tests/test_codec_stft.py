@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import mlx.core as mx
@@ -12,8 +12,11 @@ import soundfile as sf
 from mlx.utils import tree_flatten, tree_map
 
 from breeze_lab.codec import load_codec
+from breeze_lab.codec.base import StreamState
 from breeze_lab.codec.stft import StftCodec, StftCodecConfig
+from breeze_lab.codec.stft.codec import Decoder
 from breeze_lab.codec.stft.config import parse_config
+from breeze_lab.codec.stft.source import Pulses
 from breeze_lab.errors import BreezeLabError
 from breeze_lab.weights import write_tensors
 
@@ -21,7 +24,7 @@ SMALL = StftCodecConfig(
     sample_rate=24000, frame_size=160, hop=20, n_fft=80, long_window=160, long_bins=30, short_window=40,
     num_codebooks=4, codebook_size=16, codebook_dim=6, encoder_width=8, encoder_blocks=2, encoder_layers=1,
     latent_width=16, num_heads=2, mlp_width=24, attention_window=4, decoder_layers=2, decoder_width=12,
-    decoder_blocks=2, expansion=2, kernel_size=3,
+    decoder_blocks=2, expansion=2, kernel_size=3, pitch_frames=3, pitch_width=10, pitch_bins=12,
 )  # fmt: skip
 
 
@@ -60,6 +63,39 @@ def test_a_stream_equals_one_shot(codec: StftCodec, codes: mx.array, chunk: int)
     parts = [codec.decode_step(codes[i : i + chunk], state) for i in range(0, codes.shape[0], chunk)]
     assert mx.abs(mx.concatenate(parts) - codec.decode(codes)).max().item() < 1e-5
     assert state.frames == 57
+
+
+def test_a_long_stream_keeps_its_phase(codec: StftCodec, codes: mx.array):
+    # The phase sums up all pitches since the start: bit for bit the same pitches, or it drifts away.
+    long = mx.concatenate([codes[::step] for step in (1, -1)] * 7)
+    state, whole, pitches = codec.make_state(), codec.make_state(), []
+    entries = codec.quantizer.entries(long)
+    with whole.advance(long.shape[0]):
+        expected, _ = codec.pitch(entries, whole)
+    for first in range(0, long.shape[0], 7):
+        with state.advance(7):
+            pitches.append(codec.pitch(codec.quantizer.entries(long[first : first + 7]), state)[0])
+    assert mx.array_equal(mx.concatenate(pitches), expected) and len(set(expected.tolist())) > 100
+    state = codec.make_state()
+    parts = [codec.decode_step(long[i : i + 3], state) for i in range(0, long.shape[0], 3)]
+    assert mx.abs(mx.concatenate(parts) - codec.decode(long)).max().item() < 1e-5
+
+
+def test_pulses_run_on_through_a_stream():
+    # Overlapped, the windows of a constant pitch are one wave: all its harmonics, in cosine phase where it began.
+    config = replace(SMALL, n_fft=960, hop=240, frame_size=1920, long_window=1920, short_window=480)
+    pulses, decoder = Pulses(config), Decoder(config)
+    state, hertz, parts = StreamState(), 187.5, []
+    for hops in (3, 1, 1, 15):
+        with state.advance(1):
+            real, imaginary = pulses(mx.full((hops,), hertz), state)
+            windows = mx.fft.irfft(real + 1j * imaginary, n=960) * decoder._window
+            parts.append(decoder.overlap_add(windows, state))
+    wave = np.array(mx.concatenate(parts)) * 240  # harmonics peak at 1: their amplitude is 1 / 240 of that
+    phase = hertz * 240 / 24000 / 2  # the first hop adds half a hop's turn, in the middle of its window
+    t = np.arange(len(wave)) / 24000
+    expected = sum(np.cos(2 * np.pi * k * (phase + hertz * (t - 480 / 24000))) for k in range(1, 63))
+    assert np.abs(wave - expected)[720:].max() < 2e-3 * np.abs(expected).max()
 
 
 def test_streams_do_not_disturb_each_other(codec: StftCodec, codes: mx.array):
@@ -169,25 +205,66 @@ class Reference:
                 if past >= 0:
                     y[t] += x[past] * tap
         y = self.linear(self.layer_norm(y + self.p[f"{name}.taps_bias"], f"{name}.norm"), f"{name}.up")
-        y = np.vectorize(lambda v: v * 0.5 * (1 + math.erf(v / math.sqrt(2))))(y)
-        return x + self.linear(y, f"{name}.down") * self.p[f"{name}.scale"]
+        return x + self.linear(self.gelu(y), f"{name}.down") * self.p[f"{name}.scale"]
+
+    def gelu(self, x):
+        return np.vectorize(lambda v: v * 0.5 * (1 + math.erf(v / math.sqrt(2))))(x)
+
+    def pitch(self, entries):
+        hertz, voiced = [], []
+        for t in range(len(entries)):
+            past = [entries[t - k] if t >= k else np.zeros_like(entries[0]) for k in (2, 1, 0)]
+            x = np.concatenate(past)
+            for name in ("input", "middle"):
+                x = self.gelu(self.linear(x, f"pitch.{name}"))
+            for row in self.linear(x, "pitch.output").reshape(-1, SMALL.pitch_bins + 1):
+                best = row[:-1].argmax()
+                near = [k for k in range(SMALL.pitch_bins) if abs(k - best) <= 4]
+                weights = [math.exp(row[k] - row[best]) for k in near]
+                place = sum(k * w for k, w in zip(near, weights, strict=True)) / sum(weights)
+                hertz.append(55 * 2 ** (place * 3.2 / (SMALL.pitch_bins - 1)))
+                voiced.append(1 / (1 + math.exp(-row[-1])))
+        return np.array(hertz), np.array(voiced)
+
+    def pulses(self, hertz):
+        """Harmonic by harmonic."""
+        rate, hop, size = SMALL.sample_rate, SMALL.hop, SMALL.n_fft
+        t = np.arange(size) - size // 2
+        hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)
+        phase, before, out = 0.0, 0.0, []
+        for f in hertz:
+            phase += (before + f) / 2 * hop / rate
+            change = max(-0.05 * f, min(0.05 * f, f - before)) if before else 0
+            turns = phase + f * t / rate + 0.5 * change / hop * t**2 / rate
+            wave = sum(np.cos(2 * np.pi * k * turns) for k in range(1, int(0.49 * rate / f) + 1))
+            out.append(np.fft.rfft(wave * hann) * 4 / size)
+            before = f
+        return np.array(out)
 
     def decode(self, codes):
-        x = 0
+        x, entries = 0, []
         for part, columns in (("semantic", codes[:, :1]), ("acoustic", codes[:, 1:])):
             books = self.p[f"quantizer.{part}.codebooks"]
-            entries = np.array([sum(books[k][c] for k, c in enumerate(row)) for row in columns])
-            x = x + self.linear(entries, f"quantizer.{part}.output_proj")
+            entries.append(np.array([sum(books[k][c] for k, c in enumerate(row)) for row in columns]))
+            x = x + self.linear(entries[-1], f"quantizer.{part}.output_proj")
+        hertz, voiced = self.pitch(np.concatenate(entries, axis=1))
+        pulses = self.pulses(hertz)
         for i in range(SMALL.decoder_layers):
             x = self.attention(x, f"decoder.layers.{i}")
         x = self.linear(x, "decoder.unfold").reshape(-1, SMALL.decoder_width)
+        size = np.sqrt(np.abs(pulses) ** 2 + 1e-4)
+        seen = np.concatenate([0.5 * np.log(size) + 1, voiced[:, None]], axis=1)
+        x = x + self.linear(seen, "decoder.pulses")
         for i in range(SMALL.decoder_blocks):
             x = self.block(x, f"decoder.blocks.{i}")
-        head = self.linear(self.layer_norm(x, "decoder.norm"), "decoder.head")
+        x = self.layer_norm(x, "decoder.norm")
+        head, voice = self.linear(x, "decoder.head"), self.linear(x, "decoder.voice")
         bins = SMALL.n_fft // 2 + 1
         out = np.zeros(len(x) * SMALL.hop + SMALL.n_fft)
         for i, row in enumerate(head):
-            spectrum = np.exp(np.minimum(row[:bins], 6)) * np.exp(1j * row[bins:])
+            share = voiced[i] / (1 + np.exp(-voice[i, :bins]))
+            turned = pulses[i] / size[i] * np.exp(1j * voice[i, bins:])
+            spectrum = np.exp(np.minimum(row[:bins], 6)) * ((1 - share) * np.exp(1j * row[bins:]) + share * turned)
             hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(SMALL.n_fft) / SMALL.n_fft)
             out[i * SMALL.hop : i * SMALL.hop + SMALL.n_fft] += np.fft.irfft(spectrum, SMALL.n_fft) * hann / 1.5
         return out[: len(x) * SMALL.hop].clip(-1, 1)

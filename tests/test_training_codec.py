@@ -3,7 +3,7 @@
 import argparse
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import mlx.core as mx
@@ -11,12 +11,17 @@ import numpy as np
 import pytest
 
 from breeze_lab.codec import load_codec
+from breeze_lab.codec.base import StreamState
+from breeze_lab.codec.stft import StftCodec
+from breeze_lab.codec.stft.config import parse_config
+from breeze_lab.codec.stft.source import Pulses
 
 torch = pytest.importorskip("torch", reason="PyTorch (the extra `train`) is not installed")
 
-from breeze_lab.training import codec_data, codec_losses, codec_model, eval_codec, export_codec, train_codec  # noqa: E402
+from breeze_lab.training import codec_data, codec_losses, codec_model, eval_codec, export_codec, pitch, train_codec  # noqa: E402
 from breeze_lab.training.codec_data import Stream, trim  # noqa: E402
-from breeze_lab.training.codec_trainer import ADVERSARIAL, Trainer  # noqa: E402
+from breeze_lab.training.codec_source import pulses  # noqa: E402
+from breeze_lab.training.codec_trainer import ADVERSARIAL, PITCH, Trainer  # noqa: E402
 
 WAFT = Path(__file__).parent.parent / "data" / "waft" / "audio_tokenizer"
 
@@ -75,7 +80,7 @@ def test_frozen_codes_stay_while_the_decoder_moves(audio: Path, run: Path, tmp_p
     train_codec.train(arguments(audio, tmp_path, *more))
     before, after = (torch.load(p / "codec.pt", weights_only=True)["codec"] for p in (run, tmp_path))
     moved = {name.split(".")[0] for name in before if not torch.equal(before[name], after[name])}
-    assert moved == {"decoder"}
+    assert moved == {"decoder", "pitch"}
     x = torch.from_numpy(speechlike(1, 5))[None]
     a, b = (codec_model.read_codec(p / "codec.pt") for p in (run, tmp_path))
     assert torch.equal(a.encode(x), b.encode(x))
@@ -86,7 +91,7 @@ def test_codes_become_final_while_the_decoder_goes_on(audio: Path, tmp_path: Pat
     train_codec.train(arguments(audio, tmp_path, *more))
     frozen, after = (torch.load(tmp_path / f"{n}.pt", weights_only=True) for n in ("frozen", "codec"))
     moved = {n.split(".")[0] for n in after["codec"] if not torch.equal(after["codec"][n], frozen["codec"][n])}
-    assert moved == {"decoder"} and after["shape"]["beam"] == 4
+    assert moved == {"decoder", "pitch"} and after["shape"]["beam"] == 4
     events = [json.loads(line).get("event") for line in (tmp_path / "codec_log.jsonl").read_text().splitlines()]
     assert events.count("codes final") == 1
 
@@ -128,6 +133,24 @@ def test_a_seed_gives_the_same_run(audio: Path, tmp_path: Path):
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
+def check_alike(ours: codec_model.Codec, theirs: StftCodec, codes: np.ndarray, within: float) -> None:
+    """MLX and PyTorch decode codes [F, K] alike. Pitches may differ by roundings, which phases add up over time."""
+    with torch.no_grad():
+        entries = ours.entries(torch.from_numpy(codes)[None].long())
+        odds, voicing = ours.pitch(entries)
+        state = theirs.make_state()
+        with state.advance(len(codes)):
+            hertz, voiced = theirs.pitch(theirs.quantizer.entries(mx.array(codes)), state)
+        assert np.abs(np.array(hertz) / ours.pitch.hertz(odds)[0].numpy() - 1).max() < 1e-5
+        assert np.abs(np.array(voiced) - voicing.sigmoid()[0].numpy()).max() < 1e-4
+        source = pulses(torch.from_numpy(np.array(hertz))[None], ours.shape)
+        expected = ours.decoder(ours.vectors(entries), source, torch.from_numpy(np.array(voiced))[None])
+    made = np.array(theirs.decode(mx.array(codes)))
+    assert np.abs(made - expected.clamp(-1, 1)[0].numpy()).max() < within
+    short = codes[:4]  # too short to drift
+    assert np.abs(made[: 4 * 1920] - ours.decode(torch.from_numpy(short)[None])[0].numpy()).max() < 1e-3
+
+
 def test_mlx_runs_the_same_codec(run: Path, tmp_path: Path):
     ours = codec_model.read_codec(run / "codec.pt")
     export_codec.export(ours, tmp_path)
@@ -135,8 +158,7 @@ def test_mlx_runs_the_same_codec(run: Path, tmp_path: Path):
     x = speechlike(3.3, 2)
     codes = ours.encode(torch.from_numpy(x)[None])[0].numpy()
     assert (np.array(theirs.encode(mx.array(x))) == codes).mean() > 0.995  # ties within rounding may fall either way
-    expected = ours.decode(torch.from_numpy(codes)[None])[0].numpy()
-    assert np.abs(np.array(theirs.decode(mx.array(codes))) - expected).max() < 1e-4
+    check_alike(ours, theirs, codes, 1e-5)
 
 
 def test_sharpening_raises_contrast_and_leaves_what_is_flat():
@@ -168,8 +190,92 @@ def test_mlx_runs_the_shipped_codec_as_pytorch_does():
     x = speechlike(2.2, 3)
     codes = ours.encode(torch.from_numpy(x)[None])[0].numpy()
     assert (np.array(theirs.encode(mx.array(x))) == codes).all()
-    expected = ours.decode(torch.from_numpy(codes)[None])[0].numpy()
-    assert np.abs(np.array(theirs.decode(mx.array(codes))) - expected).max() < 1e-4
+    check_alike(ours, theirs, codes, 1e-5)
+
+
+def test_the_shipped_codec_hears_pitch():
+    # Pulses through a vowel's resonances, gliding from 120 to 220 Hz: the codes hold the pitch within a quarter tone.
+    codec = codec_model.read_codec(WAFT)
+    glide = 120 * (220 / 120) ** (np.arange(48000) / 48000)
+    turns = np.cumsum(glide) / 24000
+    wave = np.zeros(48000)
+    for k in range(1, 40):
+        f = k * glide
+        loud = sum(1 / (1 + ((f - center) / width) ** 2) for center, width in ((600, 120), (1100, 150), (2500, 250)))
+        wave += loud * np.cos(2 * np.pi * k * turns)
+    x = torch.from_numpy((0.3 * wave / np.abs(wave).max()).astype(np.float32))
+    odds, voicing = codec.pitch(codec.entries(codec.encode(x[None])))
+    hertz = codec.pitch.hertz(odds)[0].detach().numpy()[24:-24]
+    truth = glide[np.arange(24, 176) * 240 + 480]  # in the middle of each window
+    semitones = 12 * np.abs(np.log2(hertz / truth))
+    assert np.median(semitones) < 0.5 and (voicing[0, 24:-24] > 0).float().mean() > 0.9
+
+
+def test_the_pitch_is_learned_first_and_alone(audio: Path, run: Path, tmp_path: Path):
+    more = ["--init", str(run / "codec.pt"), "--freeze-codes", "--pitch-steps", "3", "--max-steps", "3"]
+    train_codec.train(arguments(audio, tmp_path, *more))
+    lines = [json.loads(line) for line in (tmp_path / "codec_log.jsonl").read_text().splitlines()]
+    assert [line["mode"] for line in lines if line.get("event") == "phase"] == [PITCH]
+    before, after = (torch.load(p / "codec.pt", weights_only=True)["codec"] for p in (run, tmp_path))
+    moved = {name.split(".")[0] for name in before if not torch.equal(before[name], after[name])}
+    assert moved == {"pitch"}
+
+
+def test_the_pitch_learns_what_the_entries_hold(audio: Path, tmp_path: Path):
+    trainer = Trainer(arguments(audio, tmp_path))
+    trainer.rates["pitch"].fill_(3e-3)
+    entries = torch.randn(4, 6, 32)
+    hertz = (200 + 50 * entries[..., 0]).repeat_interleave(8, 1)
+    hertz[:, -8:] = 0  # unvoiced at the end
+    losses = [[float(loss.detach()) for loss in trainer.learn_pitch(entries, hertz)] for _ in range(150)]
+    assert losses[-1][0] < 0.5 * losses[0][0] and losses[-1][1] < 0.5 * losses[0][1]
+    odds, voicing = trainer.codec.pitch(entries)
+    made = trainer.codec.pitch.hertz(odds)
+    assert (12 * (made / hertz).log2().abs()[:, :-8]).median() < 0.5
+    assert (voicing[:, -8:] < 0).float().mean() > 0.8
+
+
+def test_tracks_of_pitch():
+    t = np.arange(72000) / 24000
+    hertz = 150 + 60 * np.sin(2 * np.pi * 0.6 * t)
+    wave = sum(np.cos(2 * np.pi * k * np.cumsum(hertz) / 24000) / k for k in range(1, 20)) * 0.1
+    noise = np.random.default_rng(0).standard_normal(72000) * 0.02
+    wave[24000:36000] = noise[24000:36000]
+    wave[36000:48000] = 0
+    made = pitch.track(torch.from_numpy(wave.astype(np.float32)), 24000, 240).numpy()
+    assert len(made) == 300
+    voiced = np.r_[5:95, 205:295]
+    assert (12 * np.abs(np.log2(made[voiced] / hertz[::240][voiced]))).max() < 0.1
+    assert (made[155:195] == 0).all() and (made[105:145] == 0).mean() > 0.9
+
+
+def test_crops_bring_their_pitch(tmp_path: Path):
+    t = np.arange(240000) / 24000
+    np.save(tmp_path / "train.npy", (sum(np.cos(2 * np.pi * 160 * k * t) for k in (1, 2, 3)) * 5000).astype(np.int16))
+    torch.manual_seed(3)
+    crops, hertz = Stream(tmp_path, "cpu").crops(8, 19200, middle=480)
+    assert hertz.shape == (8, 80) and (hertz[:, 1:] - hertz[:, :1]).abs().max() < 1
+    heard = torch.stack([pitch.track(crop, 24000, 240)[10:70].median() for crop in crops])
+    assert (hertz[:, 0] / heard - 1).abs().max() < 0.01 and hertz[:, 0].max() / hertz[:, 0].min() > 1.1
+
+
+def test_pulses_are_those_of_mlx():
+    shape = codec_model.CodecShape()
+    hertz = torch.cat([torch.full((40,), 201.7), torch.linspace(90, 400, 60), torch.tensor([70.0, 350.0])])
+    state = StreamState()
+    with state.advance(1):
+        real, imaginary = Pulses(parse_config(asdict(shape), "shape"))(mx.array(hertz.numpy()), state)
+    made = pulses(hertz[None], shape)[0]
+    assert np.abs(np.array(real) + 1j * np.array(imaginary) - made.numpy()).max() < 1e-5
+
+
+def test_loudness_hears_what_was_added_more_than_what_is_missing():
+    loss = codec_losses.LoudnessLoss(24000)
+    x = torch.from_numpy(speechlike(1.5))[None]
+    noise = 0.01 * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
+    assert float(loss(x, x)) < 1e-3
+    assert float(loss(x + noise, x)) > 2 * float(loss(x, x + noise)) > 0
+    assert float(loss(0.3 * (x + noise), 0.3 * x)) == pytest.approx(float(loss(x + noise, x)), rel=1e-3)
 
 
 def test_padding_a_batch_leaves_codes_alone(run: Path):
@@ -205,7 +311,7 @@ def test_discriminators_push_as_hard_as_asked(audio: Path, tmp_path: Path):
     trainer = Trainer(arguments(audio, tmp_path))
     trainer.ramp.fill_(1.0)
     trainer.fill(ADVERSARIAL)
-    x = trainer.buffers[ADVERSARIAL]
+    x, _ = trainer.buffers[ADVERSARIAL]
     x[:, 4000:9000] = 0
     y, *_ = trainer.reconstruct(x, True)
     leaf = y.detach().requires_grad_()
@@ -269,10 +375,10 @@ def test_crops_keep_level_and_pitch(tmp_path: Path):
     t = np.arange(240000) / 24000
     np.save(tmp_path / "train.npy", (np.sin(2 * np.pi * 1000 * t) * 8000).astype(np.int16))
     stream = Stream(tmp_path, "cpu")
-    plain = stream.crops(3, 12000, augment=False)
+    plain = stream.crops(3, 12000, augment=False)[0]
     assert plain.abs().max() == pytest.approx(8000 / 32768, rel=1e-3)
     torch.manual_seed(1)
-    crops = stream.crops(24, 12000)
+    crops = stream.crops(24, 12000)[0]
     peaks = torch.fft.rfft(crops * torch.hann_window(12000)).abs()
     hertz = peaks.argmax(-1) * 2.0
     assert hertz.min() >= 840 and hertz.max() <= 1190 and (hertz == 1000).sum() >= 6 and hertz.unique().numel() > 5

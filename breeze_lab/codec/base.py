@@ -57,6 +57,15 @@ class StreamState:
         self._next.append(mx.contiguous(tail))  # a copy: a view would keep all of `joined` alive
         return joined
 
+    def total(self, x: mx.array) -> mx.array:
+        """Running sums of `x` on axis 0 from the start of the stream on; remembers the last."""
+        slot = len(self._next)
+        sums = mx.cumsum(x, axis=0)
+        if slot < len(self._kept):
+            sums = sums + self._kept[slot]
+        self._next.append(mx.contiguous(sums[-1:]))
+        return sums
+
 
 def zeros_before(x: mx.array, rows: int, axis: int = 0) -> mx.array:
     """`x` with `rows` zeros in front on `axis`."""

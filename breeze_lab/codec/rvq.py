@@ -33,11 +33,14 @@ class ResidualVQ(nn.Module):
         if decodes:
             self.output_proj = nn.Linear(entry_dims, dims, bias=False)
 
+    def entries(self, codes: mx.array) -> mx.array:
+        """int [..., K] -> sums of the codebooks' entries [..., D]."""
+        count, size, dims = self.codebooks.shape
+        return self.codebooks.reshape(count * size, dims)[codes + mx.arange(count) * size].sum(axis=-2)
+
     def decode(self, codes: mx.array) -> mx.array:
         """int [..., K] -> [..., C]."""
-        count, size, dims = self.codebooks.shape
-        entries = self.codebooks.reshape(count * size, dims)[codes + mx.arange(count) * size]  # [..., K, D]
-        return self.output_proj(entries.sum(axis=-2))
+        return self.output_proj(self.entries(codes))
 
     def encode(self, x: mx.array, beam: int = 1) -> mx.array:
         """[..., C] -> int32 [..., K]: the nearest entry of each codebook to what is left.
@@ -93,6 +96,16 @@ class SplitRVQ(nn.Module):
         self.split, self.beam = semantic, beam
         self.semantic = ResidualVQ(semantic, size, dims, entry_dims, encodes, decodes)
         self.acoustic = ResidualVQ(codebooks - semantic, size, dims, entry_dims, encodes, decodes)
+
+    def entries(self, codes: mx.array) -> mx.array:
+        """int [..., K] -> the semantic and the acoustic codebooks' sums of entries, side by side [..., 2 D]."""
+        parts = [self.semantic.entries(codes[..., : self.split]), self.acoustic.entries(codes[..., self.split :])]
+        return mx.concatenate(parts, axis=-1)
+
+    def project(self, entries: mx.array) -> mx.array:
+        """[..., 2 D] -> [..., C]."""
+        semantic, acoustic = mx.split(entries, 2, axis=-1)
+        return self.semantic.output_proj(semantic) + self.acoustic.output_proj(acoustic)
 
     def decode(self, codes: mx.array) -> mx.array:
         """int [..., K] -> [..., C]."""

@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .pitch import track
+
 RATE = 24000
 
 
@@ -74,10 +76,11 @@ class Stream:
 
     taps = 16
 
-    def __init__(self, folder: Path, device: str, pattern: str = "*.npy"):
-        self.folder, self.device, self.pattern = folder, device, pattern
+    def __init__(self, folder: Path, device: str, pattern: str = "*.npy", hop: int = 240):
+        self.folder, self.device, self.pattern, self.hop = folder, device, pattern, hop
         self.seen: set[Path] = set()
         self.samples = torch.zeros(0, dtype=torch.int16, device=device)
+        self.hertz = torch.zeros(0, device=device)  # pitch around each multiple of `hop`, 0 where unvoiced
         self.refresh()
 
     @property
@@ -88,11 +91,14 @@ class Stream:
         new = sorted(p for p in self.folder.glob(self.pattern) if p not in self.seen)
         for path in new:
             self.seen.add(path)
-            self.samples = torch.cat([self.samples, torch.from_numpy(np.load(path)).to(self.device)])
+            samples = torch.from_numpy(np.load(path)).to(self.device)
+            samples = samples[: len(samples) // self.hop * self.hop]
+            self.samples = torch.cat([self.samples, samples])
+            self.hertz = torch.cat([self.hertz, track(samples.float() / 32768, RATE, self.hop)])
         return bool(new)
 
-    def crops(self, count: int, length: int, augment: bool = True) -> Tensor:
-        """Random crops [count, length] in [-1, 1].
+    def crops(self, count: int, length: int, augment: bool = True, middle: int = 0) -> tuple[Tensor, Tensor]:
+        """Random crops [count, length] in [-1, 1], and their pitch in Hertz `middle` samples after each hop's start.
 
         augment: half are played faster or slower by up to 18 %, half are made quieter or a little louder.
         """
@@ -118,7 +124,12 @@ class Stream:
                 torch.sinc(distance * cutoff) * cutoff * torch.cos(distance * (torch.pi / (self.taps + 1))).square()
             )
             out += self.samples[base + k].float() * weight
-        return (out * (gain[:, None] / 32768)).clamp(-1, 1)
+        place = torch.arange(middle, length + middle, self.hop, device=device) * speed[:, None].double()
+        place = (start[:, None] + place) / self.hop
+        low = place.long().clamp(max=len(self.hertz) - 2)
+        a, b = self.hertz[low], self.hertz[low + 1]
+        between = torch.where((a > 0) & (b > 0), torch.lerp(a, b, (place - low).float()), 0.0)
+        return (out * (gain[:, None] / 32768)).clamp(-1, 1), between * speed[:, None]
 
 
 def choose(corpus: Path, leave_out: dict[str, list[str]], seed: int) -> list[tuple[Path, dict]]:

@@ -57,6 +57,44 @@ class SpectralLoss(nn.Module):
         return mel, magnitude
 
 
+class LoudnessLoss(nn.Module):
+    """How disturbing a copy's loudness is, after the disturbances of PESQ (ITU-T P.862), without its alignment.
+
+    Powers in 49 bands of the Bark scale up to 8 kHz over windows of 32 ms become loudness (power 0.23); differences
+    under a quarter of the softer one are masked. Noise that was added counts beyond what was left out.
+    """
+
+    bands, reach, exponent = 49, 8000.0, 0.23
+
+    def __init__(self, sample_rate: int):
+        super().__init__()
+        self.n = round(0.032 * sample_rate)
+        hertz = torch.arange(self.n // 2 + 1) * (sample_rate / self.n)
+        edges = 650 * torch.sinh(torch.linspace(0, math.asinh(self.reach / 650), self.bands + 1))
+        width = sample_rate / self.n  # each bin is a stripe so wide, shared between the bands that it touches
+        low, high = (hertz - width / 2).clamp(min=0), hertz + width / 2
+        shared = torch.minimum(high, edges[1:, None]) - torch.maximum(low, edges[:-1, None])
+        self.register_buffer("filters", shared.clamp(min=0) / width)
+        center = (edges[1:] + edges[:-1]) / 2
+        self.register_buffer("threshold", 1 + (250 / center.clamp(min=30)) ** 6)  # what is just heard
+        self.register_buffer("hann", torch.hann_window(self.n))
+
+    def forward(self, y: Tensor, x: Tensor) -> Tensor:
+        power = torch.stft(torch.cat([y, x]), self.n, self.n // 4, self.n, self.hann, return_complex=True)
+        power = self.filters @ (power.real.square() + power.imag.square())
+        copy, original = power.chunk(2)
+        level = original.sum(1).mean(1)  # the same loudness whatever the gain, but for silence
+        copy, original = (p * (2.0e6 / level.clamp(min=3.0))[:, None, None] for p in (copy, original))
+        rest = self.threshold[:, None]
+        a, b = (rest**self.exponent * ((0.5 + 0.5 * p / rest) ** self.exponent - 1) * 0.22 for p in (copy, original))
+        apart = ((a - b).abs() - 0.25 * torch.minimum(a, b).clamp(min=0)).clamp(min=0)
+        added = ((copy.detach() + 50) / (original + 50)) ** 1.2
+        added = torch.where(added < 3, 0.0, added.clamp(max=12))
+        scale = ((original.sum(1) + 1e5) / 1e7) ** 0.04
+        symmetric = (apart.square().mean(1) + 1e-8).sqrt() * (0.1 * 18)
+        return ((symmetric + (apart * added).mean(1) * (0.0309 * 18)) / scale).mean()
+
+
 class PeriodDiscriminator(nn.Module):
     """Folds the samples at one period and looks along the columns."""
 

@@ -17,6 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .codec_source import FLOOR, Pitch, pulses
+
 
 @dataclass(frozen=True)
 class CodecShape:
@@ -45,6 +47,9 @@ class CodecShape:
     expansion: int = 3
     kernel_size: int = 7
     beam: int = 1
+    pitch_frames: int = 5
+    pitch_width: int = 512
+    pitch_bins: int = 96
 
     @property
     def hops_per_frame(self) -> int:
@@ -57,7 +62,7 @@ class CodecShape:
 
 
 MICRO = CodecShape(codebook_size=32, codebook_dim=16, encoder_width=16, encoder_blocks=1, latent_width=32, num_heads=2,
-                   mlp_width=32, decoder_layers=1, decoder_width=24, decoder_blocks=1)  # fmt: skip
+                   mlp_width=32, decoder_layers=1, decoder_width=24, decoder_blocks=1, pitch_width=32)  # fmt: skip
 
 
 def fan_in_normal(layer: nn.Linear, gain: float = 1.0) -> nn.Linear:
@@ -166,7 +171,11 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Code vectors [B, F, C] -> samples [B, F * frame_size]."""
+    """Code vectors [B, F, C], pulses [B, S, bins] and their share [B, S] -> samples [B, F * frame_size].
+
+    Each bin of a window is a magnitude at a phase; the phase is the decoder's own where there is no voice, and counted
+    from the pulses' where there is: `voice` gives each bin's share of the two and the distance to the pulses' phase.
+    """
 
     def __init__(self, shape: CodecShape):
         super().__init__()
@@ -182,20 +191,31 @@ class Decoder(nn.Module):
         with torch.no_grad():
             self.head.weight[: shape.n_fft // 2 + 1] *= 0.3
             self.head.bias[: shape.n_fft // 2 + 1] = -2.0
+        self.pulses = nn.Linear(shape.n_fft // 2 + 2, width)
+        self.voice = nn.Linear(width, 2 * (shape.n_fft // 2 + 1))
+        for layer in (self.pulses, self.voice):  # at the start the source does nothing but give the phases
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
+        with torch.no_grad():
+            self.voice.bias[: shape.n_fft // 2 + 1] = 2.0
         self.register_buffer("hann", torch.hann_window(shape.n_fft), persistent=False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, pulses: Tensor, voiced: Tensor) -> Tensor:
         for layer in self.layers:
             x = layer(x)
         x = self.unfold(x).view(x.shape[0], -1, self.shape.decoder_width)
+        power = pulses.real.square() + pulses.imag.square() + FLOOR**2
+        x = x + self.pulses(torch.cat([0.25 * power.log() + 1, voiced[..., None]], -1))
         for block in self.blocks:
             x = block(x)
         with torch.autocast(x.device.type, enabled=False):
-            magnitude, phase = self.head(self.norm(x.float())).chunk(2, dim=-1)
-            magnitude = magnitude.clamp(max=6.0).exp()
-            windows = torch.fft.irfft(
-                torch.complex(magnitude * phase.cos(), magnitude * phase.sin()), n=self.shape.n_fft
-            )
+            x = self.norm(x.float())
+            magnitude, phase = self.head(x).chunk(2, dim=-1)
+            share, turn = self.voice(x).chunk(2, dim=-1)
+            share = share.sigmoid() * voiced[..., None]
+            one = torch.ones_like(phase)
+            spectrum = torch.polar(one, phase) * (1 - share) + torch.polar(one, turn) * (pulses * power.rsqrt()) * share
+            windows = torch.fft.irfft(spectrum * magnitude.clamp(max=6.0).exp(), n=self.shape.n_fft)
             return self.overlap_add(windows * (self.hann / 1.5))
 
     def overlap_add(self, windows: Tensor) -> Tensor:
@@ -302,8 +322,8 @@ class Quantizer(nn.Module):
         return codes.gather(1, nearest[:, None, None].expand(-1, 1, codes.shape[-1])).view(*z.shape[:2], -1)
 
     def lookup(self, codes: Tensor) -> Tensor:
-        """codes [B, F, stages] -> projected vectors [B, F, latent_width]."""
-        return self.output(sum(self.codebooks[i][codes[..., i]] for i in range(codes.shape[-1])))
+        """codes [B, F, stages] -> sums of entries [B, F, codebook_dim]."""
+        return torch.stack([self.codebooks[i][codes[..., i]] for i in range(codes.shape[-1])]).sum(0)
 
 
 class Codec(nn.Module):
@@ -315,6 +335,7 @@ class Codec(nn.Module):
         self.encoder = Encoder(shape)
         self.semantic = Quantizer(shape, 1)
         self.acoustic = Quantizer(shape, shape.num_codebooks - 1)
+        self.pitch = Pitch(shape)
         self.decoder = Decoder(shape)
 
     def config(self) -> dict:
@@ -330,11 +351,24 @@ class Codec(nn.Module):
     @torch.no_grad()
     def decode(self, codes: Tensor) -> Tensor:
         """Codes [B, F, K] -> samples [B, F * frame_size] in [-1, 1]."""
-        return self.decoder(self.vectors(codes)).clamp(-1, 1)
+        return self.speak(self.entries(codes)).clamp(-1, 1)
 
-    def vectors(self, codes: Tensor) -> Tensor:
-        """Codes [B, F, K] -> the decoder's input [B, F, C]."""
-        return self.semantic.lookup(codes[..., :1]) + self.acoustic.lookup(codes[..., 1:])
+    def entries(self, codes: Tensor) -> Tensor:
+        """Codes [B, F, K] -> sums of entries of the semantic and of the acoustic codebooks [B, F, 2 codebook_dim]."""
+        parts = (self.semantic, codes[..., :1]), (self.acoustic, codes[..., 1:])
+        return torch.cat([q.lookup(c) for q, c in parts], dim=-1)
+
+    def vectors(self, entries: Tensor) -> Tensor:
+        """-> the decoder's input [B, F, C]."""
+        semantic, acoustic = entries.chunk(2, dim=-1)
+        return self.semantic.output(semantic) + self.acoustic.output(acoustic)
+
+    def speak(self, entries: Tensor) -> Tensor:
+        """-> samples [B, F * frame_size]. The pitch learns by its own loss alone."""
+        with torch.no_grad(), torch.autocast(entries.device.type, enabled=False):
+            odds, voicing = self.pitch(entries.float())
+            source = pulses(self.pitch.hertz(odds), self.shape)
+        return self.decoder(self.vectors(entries), source, voicing.sigmoid())
 
 
 def read_state(path: Path) -> tuple[CodecShape, dict[str, dict[str, Tensor]]]:
@@ -363,12 +397,15 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def fill_codec(codec: Codec, state: dict[str, Tensor]) -> None:
-    """Loads tensors into a codec that may have more decoder blocks than they have: those start close to doing nothing.
+    """Loads tensors into a codec that may have more than they have: more decoder blocks, which start close to doing
+    nothing, and the source of round 3.
 
     An exported codec has no usage counts; its codebooks must then stay as they are.
     """
     missing, unexpected = codec.load_state_dict(state, strict=False)
-    new = [name for name in missing if name.startswith("decoder.blocks.")]
+    new = [
+        name for name in missing if name.startswith(("decoder.blocks.", "decoder.pulses.", "decoder.voice.", "pitch."))
+    ]
     if unexpected or set(missing) - set(new) - {"semantic.usage", "acoustic.usage"}:
         raise ValueError(f"The checkpoint does not fit: missing {missing}, unexpected {unexpected}.")
     with torch.no_grad():

@@ -10,18 +10,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .codec_data import Stream
-from .codec_losses import Discriminators, SpectralLoss, discriminator_loss, generator_losses, mel_filters
+from .codec_losses import Discriminators, LoudnessLoss, SpectralLoss, discriminator_loss, generator_losses, mel_filters
 from .codec_model import MICRO, Codec, CodecShape, fan_in_normal, fill_codec, read_state
 from .codec_teacher import Teacher
 
-PLAIN, QUANTIZED, ADVERSARIAL = 0, 1, 2
+PLAIN, QUANTIZED, ADVERSARIAL, PITCH = 0, 1, 2, 3
 NAMES = (
     "mel",
     "magnitude",
+    "loudness",
     "wave",
     "commit",
     "phonetic",
     "latent_mel",
+    "pitch",
+    "voicing",
     "discriminator",
     "adversarial",
     "features",
@@ -64,6 +67,7 @@ class Trainer:
         self.heads = Heads(self.shape).to(self.device)
         self.teacher = Teacher(args.teacher).to(self.device) if args.teacher else None
         self.spectral = SpectralLoss(self.shape.sample_rate).to(self.device)
+        self.loudness = LoudnessLoss(self.shape.sample_rate).to(self.device)
         self.mel = mel_filters(1024, self.shape.sample_rate, self.heads.bands).to(self.device)
         self.hann = torch.hann_window(1024, device=self.device)
         self.stream = Stream(args.audio, self.device, "train*.npy")
@@ -74,12 +78,13 @@ class Trainer:
         self.frozen, self.learned = False, decoder + coder
         options = {"fused": True, "capturable": True} if self.cuda else {}
         options |= {"betas": (0.8, 0.99), "weight_decay": 1e-3}
-        self.rates = {part: torch.tensor(0.0, device=self.device) for part in ("decoder", "coder", "critics")}
+        self.rates = {part: torch.tensor(0.0, device=self.device) for part in ("decoder", "coder", "critics", "pitch")}
         groups = [
             {"params": decoder, "lr": self.rates["decoder"]},
             {"params": coder, "lr": self.rates["coder"]},
         ]
         self.generator_optimizer = torch.optim.AdamW(groups, **options)
+        self.pitch_optimizer = torch.optim.AdamW(self.codec.pitch.parameters(), lr=self.rates["pitch"], **options)
         self.discriminator_optimizer = torch.optim.AdamW(
             self.discriminators.parameters(), lr=self.rates["critics"], **options
         )
@@ -89,9 +94,9 @@ class Trainer:
             quantizer.decay = args.codebook_decay
         self.ramp = torch.tensor(0.0, device=self.device)
         self.sums = torch.zeros(len(NAMES) + 1, device=self.device)
-        self.buffers: dict[int, Tensor] = {}
+        self.buffers: dict[int, tuple[Tensor, Tensor]] = {}
         frames, batch, late = (8, 2, 2) if args.micro else (args.frames, args.batch, args.adversarial_batch)
-        self.frames, self.batch = frames, {PLAIN: batch, QUANTIZED: batch, ADVERSARIAL: late}
+        self.frames, self.batch = frames, {PLAIN: batch, QUANTIZED: batch, ADVERSARIAL: late, PITCH: 2 * batch}
         self.critic_frames = 5 if args.micro else args.critic_frames
         hop, rise = self.shape.hop, self.shape.n_fft - self.shape.hop
         hann = torch.hann_window(self.shape.n_fft, device=self.device).square() / 1.5
@@ -112,9 +117,11 @@ class Trainer:
 
     def fill(self, mode: int) -> None:
         count, length = self.batch[mode], self.frames * self.shape.frame_size
+        crops = self.stream.crops(count, length, middle=self.shape.n_fft // 2)
         if mode not in self.buffers:
-            self.buffers[mode] = torch.zeros(count, length, device=self.device)
-        self.buffers[mode].copy_(self.stream.crops(count, length))
+            self.buffers[mode] = crops
+        for buffer, new in zip(self.buffers[mode], crops, strict=True):
+            buffer.copy_(new)
 
     def seconds(self, mode: int) -> float:
         """Seconds of audio in one step."""
@@ -134,7 +141,7 @@ class Trainer:
         """Shows the teacher some audio, so that its features are standardized."""
         if self.teacher is not None:
             length = self.frames * self.shape.frame_size
-            self.teacher.fit([self.stream.crops(self.batch[PLAIN], length) for _ in range(30 if self.cuda else 1)])
+            self.teacher.fit([self.stream.crops(self.batch[PLAIN], length)[0] for _ in range(30 if self.cuda else 1)])
 
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device, torch.bfloat16, enabled=self.cuda)
@@ -145,11 +152,11 @@ class Trainer:
         latent = latent.float()
         return self.codec.semantic.input(latent), self.codec.acoustic.input(latent)
 
-    def reconstruct(self, x: Tensor, quantize: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """-> samples, semantic vectors, decoder input, commitment loss."""
+    def reconstruct(self, x: Tensor, quantize: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """-> samples, sums of entries, commitment loss."""
         codec, commit = self.codec, x.new_zeros(())
         if self.frozen:  # the codes as they will be: by the beam search
-            vectors = semantic = codec.vectors(codec.encode(x))
+            entries = codec.entries(codec.encode(x))
         else:
             semantic, acoustic = self.latents(x)
             if quantize:
@@ -160,13 +167,23 @@ class Trainer:
                 semantic, _, first = codec.semantic(semantic, None, True)
                 acoustic, _, rest = codec.acoustic(acoustic, keep - 1, True)
                 commit = first + rest
-            vectors = codec.semantic.output(semantic) + codec.acoustic.output(acoustic)
+            entries = torch.cat([semantic, acoustic], -1)
         with self.autocast():
-            y = codec.decoder(vectors)
-        return y.float(), semantic, vectors, commit
+            y = codec.speak(entries)
+        return y.float(), entries, commit
 
-    def auxiliary(self, x: Tensor, semantic: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """-> phonetic loss of the semantic vectors, mel loss of the decoder's input."""
+    def learn_pitch(self, entries: Tensor, hertz: Tensor) -> tuple[Tensor, Tensor]:
+        """One step of the pitch alone, which nothing else teaches. -> its two losses."""
+        with self.autocast():
+            pitch, voicing = self.codec.pitch.loss(entries.detach(), hertz)
+        (pitch + voicing).backward()
+        self.pitch_optimizer.step()
+        self.pitch_optimizer.zero_grad(set_to_none=True)
+        return pitch, voicing
+
+    def auxiliary(self, x: Tensor, entries: Tensor) -> tuple[Tensor, Tensor]:
+        """-> phonetic loss of the semantic entries, mel loss of the decoder's input."""
+        semantic, vectors = entries[..., : self.shape.codebook_dim], self.codec.vectors(entries)
         phonetic = x.new_zeros(())
         if self.teacher is not None:
             with self.autocast():
@@ -178,13 +195,18 @@ class Trainer:
         return phonetic, (guess - target).abs().mean()
 
     def step(self, mode: int) -> None:
-        x = self.buffers[mode]
-        y, semantic, vectors, commit = self.reconstruct(x, mode > PLAIN)
+        x, hertz = self.buffers[mode]
+        if mode == PITCH:
+            losses = self.learn_pitch(self.codec.entries(self.codec.encode(x)), hertz)
+            self.count(dict(zip(("pitch", "voicing"), losses, strict=True)))
+            return
+        y, entries, commit = self.reconstruct(x, mode > PLAIN)
         leaf = y.detach().requires_grad_()
         target = x * self.envelope
         mel, magnitude = self.spectral(leaf, target)
         wave = (leaf - target).abs().mean()
-        spectral = 15 * mel + 2 * magnitude + self.args.wave_weight * wave
+        loudness = self.loudness(leaf, target)
+        spectral = 15 * mel + 2 * magnitude + self.args.loudness_weight * loudness + self.args.wave_weight * wave
         (gradient,) = torch.autograd.grad(spectral, leaf)
         zero = x.new_zeros(())
         judged = adversarial = features = balance = zero
@@ -195,26 +217,35 @@ class Trainer:
         if self.frozen:
             y.backward(gradient)
         else:
-            phonetic, latent_mel = self.auxiliary(x, semantic, vectors)
+            phonetic, latent_mel = self.auxiliary(x, entries)
             torch.autograd.backward([y, commit + 3 * phonetic + 5 * latent_mel], [gradient, torch.ones_like(zero)])
         norm = nn.utils.clip_grad_norm_(self.learned, 20.0)
         self.generator_optimizer.step()
         self.generator_optimizer.zero_grad(set_to_none=True)
-        values = (
-            mel,
-            magnitude,
-            wave,
-            commit,
-            phonetic,
-            latent_mel,
-            judged,
-            adversarial,
-            features,
-            norm,
-            balance,
-            zero + 1,
+        pitch, voicing = self.learn_pitch(entries, hertz)
+        self.count(
+            {
+                "mel": mel,
+                "magnitude": magnitude,
+                "loudness": loudness,
+                "wave": wave,
+                "commit": commit,
+                "phonetic": phonetic,
+                "latent_mel": latent_mel,
+                "pitch": pitch,
+                "voicing": voicing,
+                "discriminator": judged,
+                "adversarial": adversarial,
+                "features": features,
+                "grad": norm,
+                "balance": balance,
+            }
         )
-        self.sums += torch.stack([v.detach().float() for v in values])
+
+    def count(self, losses: dict[str, Tensor]) -> None:
+        """Adds one step's losses to the sums; the last entry counts the steps."""
+        zero = torch.zeros((), device=self.device)
+        self.sums += torch.stack([losses.get(name, zero).detach().float() for name in NAMES] + [zero + 1])
 
     def balanced(self, y: Tensor, gradient: Tensor, pushes: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Adds the discriminators' gradients of y to the spectral one, sized by what each does at the output layer.
@@ -254,7 +285,7 @@ class Trainer:
         semantic, acoustic = [], []
         for _ in range(3 if self.args.micro else 40):
             self.fill(QUANTIZED)
-            a, b = self.latents(self.buffers[QUANTIZED])
+            a, b = self.latents(self.buffers[QUANTIZED][0])
             semantic.append(a.flatten(0, 1))
             acoustic.append(b.flatten(0, 1))
         rows = self.batch[QUANTIZED] * self.frames
@@ -312,9 +343,15 @@ def validate(trainer: Trainer) -> dict[str, float]:
         return {}
     codec = trainer.codec
     size = trainer.frames * trainer.shape.frame_size
-    count = min(32, len(stream.samples) // size)
+    count = min(32, (len(stream.samples) - trainer.shape.n_fft) // size)
     x = stream.samples[: count * size].view(count, size).float() / 32768
     codes = codec.encode(x)
-    mel, magnitude = trainer.spectral(codec.decode(codes), x * trainer.envelope)
+    y, x = codec.decode(codes), x * trainer.envelope
+    mel, magnitude = trainer.spectral(y, x)
     used = [len(codes[..., k].unique()) for k in range(codes.shape[-1])]
-    return {"valid_mel": round(float(mel), 4), "valid_magnitude": round(float(magnitude), 4), "codes_used": used}
+    shift = codec.shape.n_fft // 2 // codec.shape.hop  # a hop's pitch is that in the middle of its window
+    hertz = stream.hertz[shift:][: count * size // codec.shape.hop].view(count, -1)
+    made = codec.pitch.hertz(codec.pitch(codec.entries(codes))[0])
+    semitones = 12 * (made / hertz.clamp(min=1)).log2().abs()[hertz > 0]
+    values = {"mel": mel, "magnitude": magnitude, "loudness": trainer.loudness(y, x), "semitones": semitones.median()}
+    return {**{f"valid_{name}": round(float(value), 4) for name, value in values.items()}, "codes_used": used}

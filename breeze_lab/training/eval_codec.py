@@ -48,8 +48,9 @@ def through(codec: Codec, samples: np.ndarray, codebooks: int | None = None) -> 
     else:
         quantizer = codec.quantizer
         entries = sum(quantizer.acoustic.codebooks[k][codes[:, k + 1]] for k in range(codebooks - 1))
-        vectors = quantizer.semantic.decode(codes[:, :1]) + quantizer.acoustic.output_proj(entries)
-        audio = mx.clip(codec.decoder(vectors, codec.make_state()), -1.0, 1.0)
+        audio = codec.speak(
+            mx.concatenate([quantizer.semantic.entries(codes[:, :1]), entries], axis=-1), codec.make_state()
+        )
     return np.array(audio)[: len(samples)]
 
 

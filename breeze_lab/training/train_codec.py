@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from .codec_trainer import ADVERSARIAL, PLAIN, QUANTIZED, Trainer, load, save, validate
+from .codec_trainer import ADVERSARIAL, PITCH, PLAIN, QUANTIZED, Trainer, load, save, validate
 
 
 class Log:
@@ -45,6 +45,7 @@ def set_rates(trainer: Trainer, spent: float, step: int, since: int | None) -> N
     trainer.rates["decoder"].fill_(warm * (0.02 + 0.98 * fall))
     trainer.rates["coder"].fill_(warm * args.coder_rate * (0.02 + 0.98 * early))
     trainer.rates["critics"].fill_(args.critic_rate * min(1.0, ((since or 0) + 1) / 100) * (0.1 + 0.9 * fall))
+    trainer.rates["pitch"].fill_(args.pitch_rate * min(1.0, (step + 1) / 300) * (0.02 + 0.98 * fall))
     trainer.ramp.fill_(min(1.0, max(0.0, ((since or 0) - 100) / args.critic_ramp)))
 
 
@@ -58,6 +59,7 @@ def train(args: argparse.Namespace) -> dict:
     log(event="start", hours=round(trainer.stream.hours, 3), device=trainer.device, seed=args.seed)
     trainer.fit_teacher()
     plain_steps = 0 if args.init else args.plain_steps
+    pitch_steps = args.pitch_steps if args.init else 0
     every = 5 if args.micro else 250
     step, mode, started, seen, entry = 0, -1, None, 0.0, {}
     marked = saved = log.seconds
@@ -66,7 +68,8 @@ def train(args: argparse.Namespace) -> dict:
         if step == plain_steps and not args.init:
             trainer.start_codebooks()
             log(event="k-means", step=step)
-        wanted = PLAIN if step < plain_steps else ADVERSARIAL if spent > args.adversarial_from else QUANTIZED
+        first = PITCH if step < pitch_steps else PLAIN if step < plain_steps else QUANTIZED
+        wanted = ADVERSARIAL if first == QUANTIZED and spent > args.adversarial_from else first
         if wanted != mode:
             mode, run = wanted, None
             started = step if mode == ADVERSARIAL else None
@@ -92,7 +95,7 @@ def train(args: argparse.Namespace) -> dict:
         entry = trainer.read_sums()
         log(step=step, mode=mode, **timing, **entry)
         marked = now
-        if not math.isfinite(entry["mel"]):
+        if not math.isfinite(entry["mel"] + entry["pitch"]):
             log(event="not finite: stopped")
             break
         if trainer.stream.refresh():
@@ -126,6 +129,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--teacher", type=Path, help=".npz of breeze_lab.training.codec_teacher")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--batch", type=int, default=64, help="crops a step without discriminators")
+    p.add_argument("--pitch-steps", type=int, default=0, help="with --init: steps of the pitch alone, before all else")
+    p.add_argument("--pitch-rate", type=float, default=1e-3)
     p.add_argument("--adversarial-batch", type=int, default=32)
     p.add_argument("--frames", type=int, default=25, help="frames a crop")
     p.add_argument("--critic-frames", type=int, default=12, help="frames of a crop that the discriminators see")
@@ -155,6 +160,7 @@ def parser() -> argparse.ArgumentParser:
         default=0.0,
         help="weight of the distance in samples; the encoder sees no phases, so it only pulls the level down",
     )
+    p.add_argument("--loudness-weight", type=float, default=2.0, help="weight of the disturbances of loudness")
     p.add_argument("--critic-ramp", type=float, default=500, help="steps in which the discriminators get their say")
     p.add_argument("--critic-rate", type=float, default=4e-4)
     p.add_argument("--save-every", type=float, default=120, help="seconds between checkpoints")

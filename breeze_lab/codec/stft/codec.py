@@ -7,7 +7,6 @@ from pathlib import Path
 
 import mlx.core as mx
 import mlx.nn as nn
-import numpy as np
 
 from ...layers import Linear
 from ...weights import assign, read_json, read_tensors
@@ -15,7 +14,9 @@ from ..base import Codec, StreamState
 from ..rvq import SplitRVQ
 from .blocks import Block, Layer, sliding
 from .config import StftCodecConfig, parse_config
+from .source import Pitch, Pulses, hann
 
+FLOOR = 0.01  # what counts as nothing beside a harmonic's peak
 BLOCK = 25  # frames worked on at once: enough for full-size products, and memory stays bounded
 
 # Names in the file (those of the training code) and here.
@@ -28,12 +29,6 @@ RENAMED = {
         ("output.weight", "output_proj.weight"),
     )
 }
-
-
-def hann(size: int, divisor: float = 1.0) -> mx.array:
-    """Periodic Hann window [size], divided."""
-    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)
-    return mx.array((window / divisor).astype(np.float32))  # NumPy's, as a lazy one would belong to its thread
 
 
 class Encoder(nn.Module):
@@ -71,32 +66,47 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Vectors of F frames [F, C] -> samples [F * frame_size]."""
+    """Vectors of F frames [F, C], pulses' spectra [S, bins] and a voice's share [S] -> samples [F * frame_size].
+
+    Each bin of a window is a magnitude at a phase; the phase is the decoder's own where there is no voice, and counted
+    from the pulses' where there is: `voice` gives each bin's share of the two and the distance to the pulses' phase.
+    """
 
     def __init__(self, config: StftCodecConfig):
         super().__init__()
         self.config = config
-        width = config.decoder_width
+        width, bins = config.decoder_width, config.n_fft // 2 + 1
         self.layers = [Layer(config) for _ in range(config.decoder_layers)]
         self.unfold = Linear(config.latent_width, width * config.hops_per_frame)
+        self.pulses = Linear(bins + 1, width)
         self.blocks = [Block(width, config.expansion, config.kernel_size) for _ in range(config.decoder_blocks)]
         self.norm = nn.LayerNorm(width, eps=1e-6)
-        self.head = Linear(width, 2 * (config.n_fft // 2 + 1))
+        self.head = Linear(width, 2 * bins)
+        self.voice = Linear(width, 2 * bins)
         self._window = hann(config.n_fft, 1.5)
 
-    def __call__(self, x: mx.array, state: StreamState) -> mx.array:
-        config = self.config
-        with state.advance(x.shape[0]):
-            for layer in self.layers:
-                x = layer(x, state)
-            x = self.unfold(x).reshape(-1, config.decoder_width)
-            for block in self.blocks:
-                x = block(x, state)
-            magnitude, phase = mx.split(self.head(self.norm(x)), 2, axis=-1)
-            magnitude = mx.exp(mx.minimum(magnitude, 6.0))
-            parts = mx.stack([magnitude * mx.cos(phase), magnitude * mx.sin(phase)], axis=-1)
-            windows = mx.fft.irfft(parts.view(mx.complex64).squeeze(-1), n=config.n_fft) * self._window
-            return self.overlap_add(windows, state)
+    def __call__(
+        self, x: mx.array, pulses: tuple[mx.array, mx.array], voiced: mx.array, state: StreamState
+    ) -> mx.array:
+        for layer in self.layers:
+            x = layer(x, state)
+        real, imaginary = pulses
+        power = real.square() + imaginary.square() + FLOOR**2
+        x = self.unfold(x).reshape(-1, self.config.decoder_width)
+        x = x + self.pulses(mx.concatenate([0.25 * mx.log(power) + 1, voiced[:, None]], axis=-1))
+        for block in self.blocks:
+            x = block(x, state)
+        x = self.norm(x)
+        magnitude, phase = mx.split(self.head(x), 2, axis=-1)
+        share, turn = mx.split(self.voice(x), 2, axis=-1)
+        magnitude = mx.exp(mx.minimum(magnitude, 6.0))
+        share = mx.sigmoid(share) * voiced[:, None]
+        own, share = magnitude * (1 - share), magnitude * share * mx.rsqrt(power)
+        cos, sin = share * mx.cos(turn), share * mx.sin(turn)
+        real, imaginary = cos * real - sin * imaginary, cos * imaginary + sin * real
+        parts = [own * mx.cos(phase) + real, own * mx.sin(phase) + imaginary]
+        spectrum = mx.stack(parts, axis=-1).view(mx.complex64).squeeze(-1)
+        return self.overlap_add(mx.fft.irfft(spectrum, n=self.config.n_fft) * self._window, state)
 
     def overlap_add(self, windows: mx.array, state: StreamState) -> mx.array:
         """Windows [S, n_fft] -> samples [S * hop]. Earlier windows reach in; what reaches out waits in the state."""
@@ -121,6 +131,7 @@ class StftCodec(Codec):
         self.encoder = Encoder(config)
         sizes = (config.num_codebooks, config.codebook_size, config.latent_width, config.codebook_dim)
         self.quantizer = SplitRVQ(*sizes, beam=config.beam)
+        self.pitch, self.pulses = Pitch(config), Pulses(config)
         self.decoder = Decoder(config)
 
     @classmethod
@@ -169,4 +180,12 @@ class StftCodec(Codec):
         return self._decode(codes, state) if codes.shape[0] else mx.zeros((0,))
 
     def _decode(self, codes: mx.array, state: StreamState) -> mx.array:
-        return mx.clip(self.decoder(self.quantizer.decode(codes), state), -1.0, 1.0)
+        return self.speak(self.quantizer.entries(codes), state)
+
+    def speak(self, entries: mx.array, state: StreamState) -> mx.array:
+        """Sums of the codebooks' entries [F, 2 codebook_dim], the next of a stream -> samples [F * frame_size]."""
+        with state.advance(entries.shape[0]):
+            hertz, voiced = self.pitch(entries, state)
+            pulses = self.pulses(hertz, state)
+            samples = self.decoder(self.quantizer.project(entries), pulses, voiced, state)
+        return mx.clip(samples, -1.0, 1.0)

@@ -15,6 +15,7 @@ class StftCodecConfig:
 
     Window i of the inverse STFT covers n_fft samples from i * hop on. The encoder looks at two spectra a hop: the
     lowest `long_bins` bins (without the constant) of `long_window` samples, and all bins of `short_window` samples.
+    The pitch of a hop is one of `pitch_bins` (and between), read off `pitch_frames` frames.
     Encoding follows `beam` sums of codebook entries at a time.
     """
 
@@ -40,6 +41,9 @@ class StftCodecConfig:
     decoder_blocks: int
     expansion: int
     kernel_size: int
+    pitch_frames: int
+    pitch_width: int
+    pitch_bins: int
     beam: int = 1
 
     @property
