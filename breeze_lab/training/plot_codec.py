@@ -11,6 +11,8 @@ from ..plots import use_style
 
 PANELS = (
     ("mel", "log10 mel distance"),
+    ("loudness", "disturbance of loudness"),
+    ("pitch", "loss of the pitch"),
     ("phonetic", "phonetic loss of codebook 0 (1 - cosine)"),
     ("grad", "gradient norm"),
 )
@@ -23,22 +25,27 @@ def read_log(path: Path) -> tuple[list[dict], list[dict]]:
 
 
 def draw(paths: list[Path]) -> Figure:
-    """One panel a loss; dotted lines mark where a run went into its next phase."""
+    """One panel a loss that these runs had; dotted lines mark where a run went into its next phase."""
     use_style()
-    figure, axes = plt.subplots(1, len(PANELS), figsize=(11, 3.4))
-    for number, path in enumerate(paths):
-        steps, events = read_log(path)
+    logs = [read_log(path) for path in paths]
+    panels = [panel for panel in PANELS if any(line.get(panel[0], 0) > 0 for steps, _ in logs for line in steps)]
+    figure, axes = plt.subplots(1, len(panels), figsize=(1 + 3.3 * len(panels), 3.4), squeeze=False)
+    axes = axes[0]
+    for number, (path, (steps, events)) in enumerate(zip(paths, logs, strict=True)):
         color = f"C{number}"
-        for axis, (key, _) in zip(axes, PANELS, strict=True):
-            points = [(line["seconds"], line[key]) for line in steps if line[key] > 0]
+        changes = [event["step"] for event in events if event["event"] == "phase"]
+        before = [0, *(line["step"] for line in steps)]  # means over steps of two phases are left out
+        steps = [line for a, line in zip(before, steps, strict=False) if not any(a < c < line["step"] for c in changes)]
+        for axis, (key, _) in zip(axes, panels, strict=True):
+            points = [(line["seconds"], line[key]) for line in steps if line.get(key, 0) > 0]
             axis.plot([x for x, _ in points], [y for _, y in points], color=color, label=path.stem)
             for event in events:
                 if event["event"] == "phase" and event["step"] > 0:
                     axis.axvline(event["seconds"], color=color, linestyle=":", linewidth=0.8)
-    for axis, (_, title) in zip(axes, PANELS, strict=True):
+    for axis, (key, title) in zip(axes, panels, strict=True):
         axis.set_title(title)
         axis.set_xlabel("seconds on the GPU")
-        axis.set_yscale("log")
+        axis.set_yscale("log" if key == "grad" else "linear")
     axes[0].legend()
     return figure
 
