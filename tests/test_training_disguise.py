@@ -140,3 +140,14 @@ def test_disguised_voices_are_cloned_and_never_named():
             assert blind == whole if said[0]["reference"] else blind in (batches.BLIND, whole)
     assert kinds["disguised"] / 2000 == pytest.approx(0.7 * 0.6, abs=0.05)
     assert kinds["heart"] / 2000 == pytest.approx(0.3, abs=0.05)
+
+
+def test_without_a_codec_it_writes_shards_to_encode(maker: disguise.Maker, tmp_path):
+    out = tmp_path / "out"
+    disguise.main([str(tmp_path), "--out", str(out), "--device", "cpu", "--groups", "2", "--hours", "0.0001"])
+    (shard,) = out.glob("*.jsonl")
+    made = list(pack.prepared(shard))
+    assert len(made) == 6 and [v.row["reference"] for v in made] == [True, False, False] * 2
+    again = disguise.Maker([out], 0, "cpu")
+    again.refresh()
+    assert not again.voices  # nobody is disguised twice

@@ -1,11 +1,14 @@
-"""Few voices -> very many: utterances in disguise, made and encoded on the GPU, for learning to clone.
+"""Few voices -> very many: utterances in disguise, for learning to clone.
 
     python -m breeze_lab.training.disguise waves --codec data/waft/audio_tokenizer --out codes --hours 60
+    python -m breeze_lab.training.disguise waves --device cpu --out disguised --hours 60 --seed 1
 
 Some utterances of one voice get the same new vocal tract (formants moved and bent), size (resampling), color and
 breath, so that they are a new person; what was learned of the few voices by heart is no help with these, the reference
 is. In each such group the first utterance is a reference alone and may also get a recording's faults, noise and a room,
-which the others don't have. `waves` are the shards of `pack make --waves`, looked for again while it runs.
+which the others don't have. `waves` are the shards of `pack make --waves`, looked for again while it runs. Without
+--codec the audio is written as such shards, for `pack encode`: beside a training on the GPU, CPU cores (40 x real time
+each) do it faster.
 """
 
 import argparse
@@ -144,7 +147,7 @@ class Maker:
             if path not in self.known:
                 self.known.add(path)
                 for v in pack.prepared(path):
-                    ordinary = "@" not in v.row["voice"] and not v.row["loudness"]
+                    ordinary = not {"@", MARK} & set(v.row["voice"]) and not v.row["loudness"]
                     crowded = v.row["voice"] == HEART and len(self.voices.get(HEART, ())) > 4000
                     if ordinary and not crowded and 1.0 < len(v.audio) / RATE < 9.0:
                         kept = pack.Variant((v.audio * 32767).astype(np.int16), v.row)
@@ -184,28 +187,33 @@ class Maker:
         return [made[i] for i in range(len(clips))]
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("waves", type=Path, nargs="+")
-    parser.add_argument("--codec", type=Path, required=True, help="audio_tokenizer folder")
+    parser.add_argument("--codec", type=Path, help="audio_tokenizer folder; without it audio is written")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--hours", type=float, default=60, help="stop after so much speech")
     parser.add_argument("--groups", type=int, default=100, help="groups a file")
     parser.add_argument("--until", type=Path, help="stop when this file is there")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     args.out.mkdir(parents=True, exist_ok=True)
-    encode, maker = pack.load_encoder(args.codec, args.device), Maker(args.waves, args.seed, args.device)
+    encode = pack.load_encoder(args.codec, args.device) if args.codec else None
+    maker = Maker(args.waves, args.seed, args.device)
     seconds, number = 0.0, 0
     while seconds < args.hours * 3600 and not (args.until and args.until.exists()):
         maker.refresh()
-        if sum(map(len, maker.voices.values())) < 10 * GROUP:
+        if not any(len(some) >= GROUP for some in maker.voices.values()):
             time.sleep(1)
             continue
-        rows, codes = pack.encode_all(maker.make(args.groups), encode, 120.0 if args.device == "cpu" else 600.0)
-        pack.save(args.out / f"disguise-{args.seed}-{number:04d}.npz", rows, codes)
-        seconds, number = seconds + len(codes) * 0.08, number + 1
+        made, stem = maker.make(args.groups), args.out / f"disguise-{args.seed}-{number:04d}"
+        if encode is None:
+            pack.write_waves(stem, made)
+        else:
+            longest = 120.0 if args.device == "cpu" else 600.0
+            pack.save(stem.with_suffix(".npz"), *pack.encode_all(made, encode, longest))
+        seconds, number = seconds + sum(len(v.audio) for v in made) / RATE, number + 1
         print(f"{number}: {seconds / 3600:.2f} h of {len(maker.voices)} voices", flush=True)
 
 
