@@ -2,8 +2,9 @@
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Any
 
@@ -11,7 +12,7 @@ import mlx.core as mx
 
 
 class Beside:
-    """Calls functions one after another in a thread of its own, until `close()`, or until nobody holds this object.
+    """Calls functions one after another in a thread of its own, until nobody holds this object; see `beside`.
 
     MLX's arrays that are not computed yet belong to the thread that made them: what one call leaves to the next may be
     such arrays, what the caller passes and gets should be computed ones, or NumPy's.
@@ -21,7 +22,7 @@ class Beside:
         self._calls: SimpleQueue = SimpleQueue()
         thread = threading.Thread(target=_work, args=(self._calls,), daemon=True)
         thread.start()
-        self.close = weakref.finalize(self, _end, self._calls, thread)  # at the interpreter's exit too
+        weakref.finalize(self, _end, self._calls, thread)  # at the interpreter's exit too
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Future:
         """Start a call; the future has its result, or raises what it raised."""
@@ -45,4 +46,22 @@ def _work(calls: SimpleQueue) -> None:
 
 def _end(calls: SimpleQueue, thread: threading.Thread) -> None:
     calls.put(None)
-    thread.join()
+    while thread.is_alive():
+        with suppress(KeyboardInterrupt):  # it has only one call to finish
+            thread.join()
+
+
+_idle: list[Beside] = []
+
+
+@contextmanager
+def beside() -> Iterator[Beside]:
+    """An idle one, or a new one. It is kept for the next who asks: every new thread costs memory for good."""
+    try:
+        worker = _idle.pop()
+    except IndexError:
+        worker = Beside()
+    try:
+        yield worker
+    finally:
+        _idle.append(worker)

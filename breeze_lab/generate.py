@@ -7,13 +7,14 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import mlx.core as mx
 import numpy as np
 
-from .beside import Beside
+from .beside import beside
 from .checkpoint import SpeechModel
 from .checks import check_call, chosen, plain
 from .errors import BreezeLabError
@@ -39,7 +40,7 @@ class Stats:
     """What a chunk or a whole result took. Times are seconds of generation; a consumer's pauses do not count.
 
     stages: seconds the host spent on "prefill", "frames" (backbone and depth) and on waiting for the "codec".
-    first_audio_s: seconds until the first samples were there; for `generate`, until all were.
+    first_audio_s: seconds from the call until the first samples were there; for `generate`, until all were.
     host_reads: times the host waited for a value of the frame loop.
     peak_memory_gb: highest memory MLX held since the call began, 1e9 bytes.
     """
@@ -175,6 +176,7 @@ def stream_generate(
     Input is checked when this is called, not when the first chunk is asked for. One thread asks for all chunks: MLX's
     streams belong to threads, and one that ends should call `mlx.core.clear_streams()` last, or MLX may abort at exit.
     """
+    began = time.perf_counter()
     cfg_scale, seed, max_frames, chunk_frames = map(plain, (cfg_scale, seed, max_frames, chunk_frames))
     whole = {"max_frames": max_frames, "chunk_frames": chunk_frames}
     check_call(model, voice=voice, seed=seed, method=method, cancel=cancel, progress=progress, **whole)
@@ -191,7 +193,8 @@ def stream_generate(
     loop = FrameLoop(
         model, KeySequence(seed), sampling, float(cfg_scale), method or fastest(model.lm), max_frames, cancel
     )
-    return _stream(model, builder, loop, pieces, seed, chunk_frames, voice is None, progress)
+    spent = time.perf_counter() - began
+    return _stream(model, builder, loop, pieces, seed, chunk_frames, voice is None, progress, spent)
 
 
 class DeviceBackbone:
@@ -304,13 +307,14 @@ class FrameLoop:
 class _Meter:
     """Time, reads and frames since the last chunk; stands still while the consumer has the chunk."""
 
-    def __init__(self, loop: FrameLoop, frame_seconds: float):
+    def __init__(self, loop: FrameLoop, frame_seconds: float, spent: float):
+        """`spent` are seconds that the text took already."""
         self.loop, self.frame_seconds, self.total, self.first_audio = loop, frame_seconds, 0.0, None
         mx.reset_peak_memory()
-        self.resume()
+        self.resume(spent)
 
-    def resume(self) -> None:
-        self.started = self.mark = time.perf_counter()
+    def resume(self, spent: float = 0.0) -> None:
+        self.started = self.mark = time.perf_counter() - spent
         self.stages, self.reads = {"prefill": 0.0, "frames": 0.0, "codec": 0.0}, self.loop.reads.count
 
     def lap(self, stage: str) -> None:
@@ -343,14 +347,11 @@ def _stream(
     chunk_frames: int,
     make_anchor: bool,
     progress: Callable[[int, int], None] | None,
+    spent: float,
 ) -> Iterator[Chunk]:
     """With the method "host" the codec works beside the frame loop, elsewhere between two frames."""
-    beside = Beside() if loop.on_host else None
-    try:
-        yield from _chunks(model, builder, loop, pieces, seed, chunk_frames, make_anchor, progress, beside or _at_once)
-    finally:
-        if beside is not None:
-            beside.close()
+    with beside() if loop.on_host else nullcontext(_at_once) as start:
+        yield from _chunks(model, builder, loop, pieces, seed, chunk_frames, make_anchor, progress, start, spent)
 
 
 def _chunks(
@@ -363,10 +364,11 @@ def _chunks(
     make_anchor: bool,
     progress: Callable[[int, int], None] | None,
     start: Callable[..., Future],
+    spent: float,
 ) -> Iterator[Chunk]:
     codec, K = model.codec, model.config.num_codebooks
     expected = max(1, round(sum(map(spoken_length, pieces)) / LETTERS_PER_SECOND * codec.frame_rate))
-    meter = _Meter(loop, codec.frame_size / codec.sample_rate)
+    meter = _Meter(loop, codec.frame_size / codec.sample_rate, spent)
     reasons: list[str] = []
     done = 0
 

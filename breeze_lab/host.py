@@ -8,7 +8,6 @@ Shapes: B branches, C channels, H heads, G key/value heads, D head dim, V ids a 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, reduce
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import mlx.core as mx
@@ -42,7 +41,7 @@ def host(
     codes = [reads.item(first)]
     walk.stack.step(walk.project(np.concatenate([reads.array(branch) for branch in branches])), cache)
     for n in range(depth.num_codebooks - 1):
-        x = walk.project(walk.table[n * depth.vocab_size + codes[-1]][None])
+        x = walk.project(walk.table[[n * depth.vocab_size + codes[-1]]])
         cond, *uncond = walk.logits(walk.stack.step(np.repeat(x, len(branches), axis=0), cache), n)
         codes.append(pick(uncond[0] + np.float32(cfg_scale) * (cond - uncond[0]) if uncond else cond))
     return mx.array(codes)
@@ -59,7 +58,7 @@ class HostBackbone:
         self.cache = HostCache(self.stack, max(prompt.shape[1] for prompt in prompts) + 256, len(prompts))
         with one_thread(), np.errstate(over="ignore"):  # SiLU of a large negative number
             self.hidden = [
-                mx.array(self.stack.prefill(shared(prompt)[0], self.cache, branch)[None])
+                mx.array(self.stack.prefill(np.array(shared(prompt)[0]), self.cache, branch)[None])
                 for branch, prompt in enumerate(prompts)
             ]
 
@@ -98,7 +97,7 @@ class HostStack:
         def each(*paths: str) -> Iterator[np.ndarray]:
             """Of every layer the weights at these paths, below each other."""
             for layer in model.layers:
-                yield np.concatenate([shared(_at(layer, path).weight) for path in paths])
+                yield np.ascontiguousarray(np.concatenate([shared(_at(layer, path).weight) for path in paths]))
 
         def gather(path: str) -> np.ndarray:
             return np.stack(list(each(path)))
@@ -170,7 +169,7 @@ class HostDepth:
     def __init__(self, depth: DepthDecoder):
         self.stack, self.table = HostStack(depth.model), shared(depth.model.embed_tokens.weight)
         halves = kernels().halves
-        self.projector = halves(np.array(shared(depth.model.inputs_embeds_projector.weight)[None]))
+        self.projector = halves(np.ascontiguousarray(shared(depth.model.inputs_embeds_projector.weight))[None])
         self.heads = halves(np.ascontiguousarray(shared(depth.codebooks_head.weight).transpose(0, 2, 1)))
 
     def project(self, x: np.ndarray) -> np.ndarray:
@@ -183,16 +182,9 @@ class HostDepth:
 
 
 def prepare(lm: Breeze) -> None:
-    """Lay the weights out and compile the loops, so that the first frame does not wait for it.
-
-    Compiling takes some seconds once on a machine; later processes find what it made.
-    """
-    HostBackbone(lm, [mx.zeros((1, 1, lm.backbone_model.norm.weight.size))])(
-        mx.zeros((lm.depth_decoder.num_codebooks,), mx.int32)
-    )
-    walk = kept(lm.depth_decoder, HostDepth)
-    x = walk.project(np.zeros((1, walk.table.shape[1]), np.float32))
-    walk.logits(walk.stack.step(x, HostCache(walk.stack, 1, 1)), 0)
+    """Lay the weights out for the host's walk, so that the first frame does not wait for it."""
+    kept(lm.backbone_model, HostStack)
+    kept(lm.depth_decoder, HostDepth)
 
 
 def kept(module: Any, make: Callable[[Any], Any]) -> Any:
@@ -209,18 +201,33 @@ def kept(module: Any, make: Callable[[Any], Any]) -> Any:
 
 
 @lru_cache
+def _kernels() -> tuple[Any, str]:
+    """`breeze_lab.kernels.cpu`, compiled, and ""; or None and why not. It takes a while: only who needs it asks."""
+    try:
+        if import_module("numba").config.DISABLE_JIT:
+            return None, "NUMBA_DISABLE_JIT is set"
+        module = import_module(".kernels.cpu", __package__)
+        module.compile_all()
+        return module, ""
+    except Exception as error:  # whatever is wrong with an installation, there are other rungs
+        return None, " ".join(str(error).split()) or type(error).__name__
+
+
 def kernels() -> Any:
-    """`breeze_lab.kernels.cpu`; Numba takes half a second to import, so only who needs it does.
+    """`breeze_lab.kernels.cpu`.
 
     Raises:
-        BreezeLabError: without Numba.
+        BreezeLabError: Numba is not there, or does not work.
     """
-    try:
-        return import_module(".kernels.cpu", __package__)
-    except ImportError:
-        raise BreezeLabError(
-            "method 'host' needs Numba. Run: python -m pip install numba; or use method='device'."
-        ) from None
+    module, why_not = _kernels()
+    if module is None:
+        raise BreezeLabError(f"method 'host' needs Numba: {why_not}. Mend that, or use method='device'.")
+    return module
+
+
+def why_not() -> str:
+    """Why the host cannot walk on this machine's CPU; empty where it can."""
+    return _kernels()[1]
 
 
 def can_walk(model: nn.Module) -> bool:
@@ -230,8 +237,8 @@ def can_walk(model: nn.Module) -> bool:
 
 
 def walks_here() -> bool:
-    """Whether the default device is the CPU, whose memory NumPy sees, and Numba is there."""
-    return mx.default_device() == mx.cpu and find_spec("numba") is not None
+    """Whether the default device is the CPU, whose memory NumPy sees, and Numba works."""
+    return mx.default_device() == mx.cpu and not why_not()
 
 
 def shared(array: mx.array) -> np.ndarray:

@@ -9,43 +9,47 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from breeze_lab.beside import Beside
+from breeze_lab.beside import Beside, beside
 
 
 def test_calls_run_in_one_other_thread_in_order():
-    beside, seen = Beside(), []
-    futures = [beside(lambda n=n: seen.append((n, threading.get_ident())) or n) for n in range(20)]
+    worker, seen = Beside(), []
+    futures = [worker(lambda n=n: seen.append((n, threading.get_ident())) or n) for n in range(20)]
     assert [future.result() for future in futures] == list(range(20)) == [n for n, _ in seen]
     assert len({thread for _, thread in seen} - {threading.get_ident()}) == 1
-    beside.close()
 
 
 def test_what_a_call_raises_its_result_raises_and_the_next_call_runs():
-    beside = Beside()
-    failed, after = beside(lambda: 1 / 0), beside(lambda: 2)
+    worker = Beside()
+    failed, after = worker(lambda: 1 / 0), worker(lambda: 2)
     with pytest.raises(ZeroDivisionError):
         failed.result()
     assert after.result() == 2
-    beside.close()
 
 
-@pytest.mark.parametrize("how", ["closed", "forgotten"])
-def test_the_thread_ends(how):
-    before = threading.active_count()
-    beside = Beside()
-    assert threading.active_count() == before + 1
-    if how == "closed":
-        beside.close()
-    del beside
+def test_the_thread_ends_with_its_object():
+    before = set(threading.enumerate())
+    worker = Beside()
+    (thread,) = set(threading.enumerate()) - before
+    del worker
     gc.collect()
-    assert threading.active_count() == before
+    assert not thread.is_alive()
+
+
+def test_a_thread_is_used_again_and_two_at_once_are_two():
+    def names(*workers):
+        return {worker(threading.get_ident).result() for worker in workers}
+
+    with beside() as first:
+        once = names(first)
+    with beside() as again, beside() as other:
+        assert names(again) == once and len(names(again, other)) == 2
 
 
 def test_a_call_goes_on_from_arrays_that_the_one_before_left_uncomputed():
-    beside = Beside()
-    lazy = beside(lambda: mx.arange(4) + 1).result()
-    np.testing.assert_array_equal(beside(lambda: np.array(lazy * 2)).result(), [2, 4, 6, 8])
-    beside.close()
+    worker = Beside()
+    lazy = worker(lambda: mx.arange(4) + 1).result()
+    np.testing.assert_array_equal(worker(lambda: np.array(lazy * 2)).result(), [2, 4, 6, 8])
 
 
 def test_an_interpreter_ends_well_with_a_thread_at_work():

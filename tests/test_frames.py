@@ -1,5 +1,7 @@
 """The ladder: the cached walk is the recompute walk, and keeping codes on the device changes no draw."""
 
+import os
+import subprocess
 import sys
 
 import mlx.core as mx
@@ -10,7 +12,7 @@ from mlx.utils import tree_map
 from breeze_lab.checkpoint import load
 from breeze_lab.errors import BreezeLabError
 from breeze_lab.frames import METHODS, fastest, next_logits, start_frame, step_logits, usable
-from breeze_lab.host import HostDepth, host, kept, kernels
+from breeze_lab.host import HostDepth, _kernels, host, kept, kernels
 from breeze_lab.measure.host_reads import count_host_reads
 from breeze_lab.measure.walks import as_dtype
 from breeze_lab.reads import HostReads
@@ -107,16 +109,48 @@ def test_weights_of_sixteen_bits_are_read_as_such_and_others_whole(tiny, tiny_fo
         np.testing.assert_array_equal(frame(odd, "host", seed, hidden)[0], frame(odd, "device", seed, hidden)[0])
 
 
-def test_without_numba_the_host_is_no_rung(tiny, monkeypatch):
-    monkeypatch.setattr("breeze_lab.host.find_spec", lambda name: None)
-    assert fastest(tiny.lm) == "device"
-    monkeypatch.setitem(sys.modules, "breeze_lab.kernels.cpu", None)
-    kernels.cache_clear()
+@pytest.mark.parametrize("fault", ["missing", "broken", "switched off"])
+def test_without_numba_that_works_the_host_is_no_rung(tiny, tiny_folder, monkeypatch, fault):
+    if fault == "switched off":
+        monkeypatch.setattr("numba.config.DISABLE_JIT", True)
+    else:
+        names = {"missing": "numba", "broken": "breeze_lab.kernels.cpu"}
+        monkeypatch.setitem(sys.modules, names[fault], None)
+    _kernels.cache_clear()
     try:
-        with pytest.raises(BreezeLabError, match="Numba"):
+        assert fastest(tiny.lm) == fastest(load(tiny_folder).lm) == "device"
+        with pytest.raises(BreezeLabError, match="needs Numba: "):
             kernels()
     finally:
-        kernels.cache_clear()
+        _kernels.cache_clear()
+
+
+def test_weights_that_are_transposed_views_are_walked_too(tiny, tiny_folder):
+    odd = load(tiny_folder)
+    for layer in (
+        odd.lm.depth_decoder.model.layers[0].self_attn.o_proj,
+        odd.lm.depth_decoder.model.layers[1].mlp.down_proj,
+    ):
+        layer.weight = mx.array(np.array(layer.weight).T.copy()).T
+    hidden = hidden_states(4)
+    np.testing.assert_array_equal(frame(odd, "host", 4, hidden)[0], frame(tiny, "device", 4, hidden)[0])
+
+
+def test_a_damaged_cache_of_compiled_loops_does_no_harm(tmp_path):
+    code = "import numba; from breeze_lab.host import why_not; print(why_not() or 'works')"
+    words = {
+        "env": os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+        "capture_output": True,
+        "text": True,
+        "timeout": 240,
+    }
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", code], check=False, **words)
+        assert (done.stdout, done.stderr) == ("works\n", "")
+        kept_files = list(tmp_path.rglob("*.nbi"))
+        assert kept_files
+        for path in kept_files:
+            path.write_bytes(b"")
 
 
 def test_only_float32_on_a_cpu_is_walked_on_the_host(tiny):

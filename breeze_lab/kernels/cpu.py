@@ -17,13 +17,41 @@ REORDER = {"reassoc", "contract", "nsz"}
 """What the compiler may do with sums, so that it can use vectors. Infinities and NaN stay what they are."""
 
 
+OPTIONS = {"nogil": True, "fastmath": REORDER, "error_model": "numpy"}
+KERNELS: list[str] = []
+
+
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compiled when first called, once for all processes where there is a place to keep it; runs without the GIL."""
-    options = {"nogil": True, "fastmath": REORDER, "error_model": "numpy"}
+    KERNELS.append(function.__name__)
     try:
-        return njit(cache=True, **options)(function)
+        return njit(cache=True, **OPTIONS)(function)
     except RuntimeError:  # no folder can be written
-        return njit(**options)(function)
+        return njit(**OPTIONS)(function)
+
+
+def compile_all() -> None:
+    """Compile or read all kernels now; anew and for this process alone where what was kept is damaged, or disks full.
+
+    Compiling takes some seconds once on a machine.
+    """
+    try:
+        _call_all()
+    except Exception:
+        for name in KERNELS:
+            globals()[name] = njit(**OPTIONS)(globals()[name].py_func)
+        _call_all()
+
+
+def _call_all() -> None:
+    """Every kernel with every kind of arguments."""
+    x, one = np.zeros((1, 2), np.float32), np.ones(2, np.float32)
+    for dtype in (np.uint16, np.float32):
+        product(np.zeros((1, 2, 2), dtype), 0, x)
+    rms_norm(x, one, np.float32(1))
+    cache = np.zeros((2, 1, 1, 1, 2), np.float32)
+    attention(np.zeros((1, 6), np.float32), one, one, np.float32(1), np.float32(1), x, x, np.zeros(1, np.int64), *cache)
+    gated(x)
 
 
 def halves(matrix: np.ndarray) -> np.ndarray:
