@@ -10,9 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import njit, types
-from numba.extending import overload
+from numba.core import cgutils
+from numba.extending import intrinsic, overload
 
+AHEAD = 4096
+"""Bytes of weights that are asked for before they are needed. A core that only reads on has too few reads under way to
+use the memory's bandwidth, and its own prefetching stops at every page: 1.3 to 1.6 times as fast on a shared Xeon."""
 REORDER = {"reassoc", "contract", "nsz"}
 """What the compiler may do with sums, so that it can use vectors. Infinities and NaN stay what they are."""
 
@@ -72,12 +77,33 @@ def _widen(weight):
     return lambda weight: weight
 
 
+@intrinsic
+def prefetch(typing, array, index):
+    """Ask for the cache line of an element of a contiguous array, into the second level. Any index will do."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        takes = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, takes, "llvm.prefetch.p0")
+        place = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
+        builder.call(function, [place, number(0), number(2), number(1)])  # to read, second level, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
+
+
 @kernel
 def product(matrix: np.ndarray, index: int, x: np.ndarray) -> np.ndarray:
     """`matrix` [L, rows, columns] at `index` times each row of `x` float32 [B, columns] -> float32 [B, rows]."""
     B, columns = x.shape
-    y = np.empty((B, matrix.shape[1]), np.float32)
-    for row in range(matrix.shape[1]):
+    rows, flat = matrix.shape[1], matrix.reshape(-1)
+    line, ahead = 64 // matrix.itemsize, AHEAD // matrix.itemsize
+    y = np.empty((B, rows), np.float32)
+    for row in range(rows):
+        start = (index * rows + row) * columns
+        for column in range(0, columns, line):
+            prefetch(flat, start + ahead + column)  # type: ignore[call-arg]
         for b in range(B):
             total = np.float32(0)
             for column in range(columns):

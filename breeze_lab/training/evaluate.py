@@ -6,7 +6,7 @@
     python -m breeze_lab.training.evaluate speak --model data/waft --items items.npz --out eval    # by breeze_lab, here
     python -m breeze_lab.training.evaluate judge --model data/waft --items items.npz --out eval    # prints the table
 
-`items` draws up what is to be said: 100 plain sentences, one clone for each held-out voice and each real speaker,
+`items` draws up what is to be said: 100 plain sentences, a clone for each held-out voice, three for each real speaker,
 instructed sentences beside the same without instruction. `speak` needs no PyTorch. `judge` also takes the samples of
 `breeze_lab.training.sample` (--samples FILE). Judges: judges.py.
 """
@@ -27,6 +27,7 @@ INSTRUCTIONS = {
     "A woman with a high voice.": ("pitch", 1),
     "A man with a deep voice.": ("pitch", -1),
 }
+REAL_TAKES = 3  # sentences a real speaker: one each leaves a noise of 0.01 in their likeness
 SETTINGS = {"temperature": 0.5, "top_k": 50, "repetition_penalty": 1.0}
 FLOORS = (  # name, key, floor, aim, higher is better
     ("WER, held-out sentences, default voice", "plain_wer", 0.12, 0.05, False),
@@ -83,7 +84,9 @@ def make_items(args: argparse.Namespace) -> None:
         audio, rate = sf.read(path, dtype="float32")
         ref = level(soxr.resample(audio, rate, 24_000))
         words = path.with_suffix(".txt").read_text().strip()
-        add("real", held[(11 * i + 5) % len(held)], ref, voice=path.stem, ref_text=hibari_us(words), ref_words=words)
+        for take in range(REAL_TAKES):
+            text = held[(11 * i + 5 + 29 * take) % len(held)]
+            add("real", text, ref, voice=path.stem, ref_text=hibari_us(words), ref_words=words)
     for i in range(args.instructed):
         for told in INSTRUCTIONS:
             add("design", held[i], instruct=told)
