@@ -20,14 +20,22 @@ class Beside:
 
     def __init__(self) -> None:
         self._calls: SimpleQueue = SimpleQueue()
+        self._guard, self._ended = threading.Lock(), threading.Event()
         thread = threading.Thread(target=_work, args=(self._calls,), daemon=True)
         thread.start()
-        weakref.finalize(self, _end, self._calls, thread)  # at the interpreter's exit too
+        weakref.finalize(self, _end, self._calls, self._guard, self._ended, thread)  # at the interpreter's exit too
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Future:
-        """Start a call; the future has its result, or raises what it raised."""
+        """Start a call; the future has its result, or raises what it raised.
+
+        Raises:
+            RuntimeError: the interpreter is ending, as for a thread that still speaks then.
+        """
         future: Future = Future()
-        self._calls.put((future, function, arguments))
+        with self._guard:
+            if self._ended.is_set():
+                raise RuntimeError("The interpreter is ending: no call can be started.")
+            self._calls.put((future, function, arguments))
         return future
 
 
@@ -44,8 +52,10 @@ def _work(calls: SimpleQueue) -> None:
         mx.clear_streams()  # MLX may abort at exit where a thread ends without
 
 
-def _end(calls: SimpleQueue, thread: threading.Thread) -> None:
-    calls.put(None)
+def _end(calls: SimpleQueue, guard: threading.Lock, ended: threading.Event, thread: threading.Thread) -> None:
+    with guard:  # a call after the last one would never be answered
+        ended.set()
+        calls.put(None)
     while thread.is_alive():
         with suppress(KeyboardInterrupt):  # it has only one call to finish
             thread.join()

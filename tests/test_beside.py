@@ -61,3 +61,22 @@ beside(lambda: [np.array(mx.random.normal((400, 400)) @ mx.ones((400, 400))) for
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_thread_that_goes_on_calling_while_the_interpreter_ends_is_told():
+    code = """
+import breeze_lab, atexit, threading
+from breeze_lab.beside import Beside
+
+def speak():
+    while True:
+        worker(pow, 2, 3).result()
+
+speaker = threading.Thread(target=speak, daemon=True)
+threading.excepthook = lambda told: print(told.exc_value)
+atexit.register(lambda: speaker.join(20))
+worker = Beside()
+speaker.start()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and "interpreter is ending" in done.stdout
