@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import mlx.core as mx
@@ -194,7 +195,8 @@ def stream_generate(
         model, KeySequence(seed), sampling, float(cfg_scale), method or fastest(model.lm), max_frames, cancel
     )
     spent = time.perf_counter() - began
-    return _stream(model, builder, loop, pieces, seed, chunk_frames, voice is None, progress, spent)
+    fixed = (model, builder, loop, pieces, seed, chunk_frames, voice is None, progress, spent)
+    return _stream(loop.on_host, partial(_chunks, *fixed))
 
 
 class DeviceBackbone:
@@ -338,20 +340,10 @@ class _Meter:
         )
 
 
-def _stream(
-    model: SpeechModel,
-    builder: PromptBuilder,
-    loop: FrameLoop,
-    pieces: list[str],
-    seed: int,
-    chunk_frames: int,
-    make_anchor: bool,
-    progress: Callable[[int, int], None] | None,
-    spent: float,
-) -> Iterator[Chunk]:
-    """With the method "host" the codec works beside the frame loop, elsewhere between two frames."""
-    with beside() if loop.on_host else nullcontext(_at_once) as start:
-        yield from _chunks(model, builder, loop, pieces, seed, chunk_frames, make_anchor, progress, start, spent)
+def _stream(on_host: bool, chunks: Callable[[Callable[..., Future]], Iterator[Chunk]]) -> Iterator[Chunk]:
+    """`chunks` of how to start a decoding: on the host beside the frame loop, elsewhere between two frames."""
+    with beside() if on_host else nullcontext(_at_once) as start:
+        yield from chunks(start)
 
 
 def _chunks(
@@ -363,8 +355,8 @@ def _chunks(
     chunk_frames: int,
     make_anchor: bool,
     progress: Callable[[int, int], None] | None,
-    start: Callable[..., Future],
     spent: float,
+    start: Callable[..., Future],
 ) -> Iterator[Chunk]:
     codec, K = model.codec, model.config.num_codebooks
     expected = max(1, round(sum(map(spoken_length, pieces)) / LETTERS_PER_SECOND * codec.frame_rate))

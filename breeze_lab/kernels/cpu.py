@@ -20,8 +20,6 @@ AHEAD = 4096
 use the memory's bandwidth, and its own prefetching stops at every page: 1.3 to 1.6 times as fast on a shared Xeon."""
 REORDER = {"reassoc", "contract", "nsz"}
 """What the compiler may do with sums, so that it can use vectors. Infinities and NaN stay what they are."""
-
-
 OPTIONS = {"nogil": True, "fastmath": REORDER, "error_model": "numpy"}
 KERNELS: list[str] = []
 
