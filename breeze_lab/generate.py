@@ -1,6 +1,6 @@
-"""Text to speech: the frame loop, streamed or whole.
+"""Text to speech, streamed or whole.
 
-Shapes: F frames, K codebooks, C backbone channels, V ids a codebook.
+Shapes: F frames, K codebooks.
 """
 
 import secrets
@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -18,22 +18,13 @@ import numpy as np
 from .beside import beside
 from .checkpoint import SpeechModel
 from .checks import check_call, chosen, plain
-from .errors import BreezeLabError
-from .frames import METHODS, fastest, guided
-from .host import HostBackbone
-from .model import Breeze
-from .prompt import Prompt, PromptBuilder, check_request, split_text, spoken_length
-from .reads import HostReads
-from .samplers import CodeDraw, KeySequence, Sampling, draw, penalize, reserved_mask
+from .frames import fastest
+from .loop import Cancel, FrameLoop
+from .prompt import PromptBuilder, check_request, split_text, spoken_length
+from .samplers import KeySequence
 from .voice import Voice
 
 LETTERS_PER_SECOND = 15.0
-
-
-class Cancel(Protocol):
-    """Anything with `is_set()`, such as a threading.Event; looked at once a frame."""
-
-    def is_set(self) -> bool: ...
 
 
 @dataclass
@@ -197,113 +188,6 @@ def stream_generate(
     spent = time.perf_counter() - began
     fixed = (model, builder, loop, pieces, seed, chunk_frames, voice is None, progress, spent)
     return _stream(loop.on_host, partial(_chunks, *fixed))
-
-
-class DeviceBackbone:
-    """Takes in a prompt, then goes on one frame a step."""
-
-    def __init__(self, lm: Breeze, prompts: Sequence[mx.array]):
-        """`prompts` are [1, S, C] embeddings of each branch; `hidden` are the states [1, C] after them."""
-        self.lm, self.caches = lm, [lm.backbone_model.make_cache() for _ in prompts]
-        walks = zip(prompts, self.caches, strict=True)
-        self.hidden = [lm.backbone_model(prompt, caches)[:, -1] for prompt, caches in walks]
-
-    def __call__(self, codes: mx.array) -> list[mx.array]:
-        """int [K] codes of the frame before -> each branch's next hidden state [1, C]."""
-        x = self.lm.embed_frames(codes[None, None])
-        return [self.lm.backbone_model(x, caches)[:, -1] for caches in self.caches]
-
-
-class FrameLoop:
-    """Makes frames from a prompt: backbone, codebook 0, depth, and around again.
-
-    With the method "device" it queues frame n + 1 before it reads frame n, so the device never waits for the host.
-    """
-
-    def __init__(
-        self,
-        model: SpeechModel,
-        keys: KeySequence,
-        sampling: Sampling,
-        cfg_scale: float,
-        method: str,
-        max_frames: int,
-        cancel: Cancel | None,
-    ):
-        config = model.config
-        self.lm, self.keys, self.sampling, self.cfg_scale = model.lm, keys, sampling, cfg_scale
-        self.complete, self.ahead, self.on_host = METHODS[method], method == "device", method == "host"
-        self.max_frames, self.max_positions, self.cancel = max_frames, config.max_positions, cancel
-        self.eos, self.reads = config.eos_class, HostReads()
-        self.first_mask = reserved_mask(config.vocab_size, config.codec_vocab_size, config.vocab_size + 1)
-        self.draw = CodeDraw(
-            keys, sampling, reserved_mask(config.vocab_size, config.codec_vocab_size, config.vocab_size)
-        )
-        self.finish_reason = "eos"
-
-    def prefill(self, prompt: Prompt) -> None:
-        """Run the prompt's branches through the backbone.
-
-        Raises:
-            BreezeLabError: a prompt that fills the model's positions.
-        """
-        longest = max(branch.shape[1] for branch in prompt.branches)
-        self.limit = min(self.max_frames, self.max_positions - longest)
-        if self.limit < 1:
-            raise BreezeLabError(
-                f"The prompt takes {longest} of the model's {self.max_positions} positions, which leaves no room for "
-                "speech. Use a shorter reference clip or instruction."
-            )
-        self.backbone = (HostBackbone if self.on_host else DeviceBackbone)(self.lm, prompt.branches)
-        self.hidden = self.backbone.hidden
-        self.seen = mx.zeros((self.eos + 1,), mx.bool_)
-        mx.eval(self.hidden)
-
-    def frames(self) -> Iterator[list[int]]:
-        """Yield each frame's K codes as they are read; sets `finish_reason`."""
-        queued: list[tuple[mx.array, mx.array]] = []
-        started = done = 0
-        while True:
-            if self.cancel is not None and self.cancel.is_set():
-                self.finish_reason = "cancelled"
-                return
-            # The first frame goes out alone, so that sound starts as early as it can.
-            wanted = 2 if self.ahead and done else 1
-            while len(queued) < wanted and started < self.limit:
-                queued.append(self._queue_frame(last=started + 1 == self.limit))
-                started += 1
-            if not queued:
-                self.finish_reason = "max_frames"
-                return
-            packed, keys_after_first = queued.pop(0)
-            *codes, broken = self.reads.list(packed)
-            if broken:
-                raise BreezeLabError(
-                    "The model computed logits that are not numbers. Its weights are damaged, or its dtype overflows: "
-                    "download the checkpoint again, or load it with dtype='float32'."
-                )
-            if codes[0] == self.eos:
-                self.keys.state = keys_after_first
-                self.finish_reason = "eos"
-                return
-            done += 1
-            yield codes
-
-    def _queue_frame(self, last: bool) -> tuple[mx.array, mx.array]:
-        """Send off one frame: int32 [K + 1], its codes and whether a logit was NaN; and the keys after codebook 0."""
-        lm, sampling = self.lm, self.sampling
-        logits = guided([lm.lm_head(hidden) for hidden in self.hidden], self.cfg_scale)
-        self.draw.broken = mx.isnan(logits).any()
-        first = draw(penalize(logits, self.seen, sampling.repetition_penalty) + self.first_mask, self.keys, sampling)
-        keys_after_first = self.keys.state
-        if sampling.repetition_penalty != 1.0:
-            self.seen = self.seen | (mx.arange(self.eos + 1) == first)
-        codes = self.complete(lm.depth_decoder, first, self.hidden, self.draw, self.cfg_scale, self.reads)
-        packed = mx.concatenate([codes, self.draw.broken[None].astype(mx.int32)])
-        if not last:
-            self.hidden = self.backbone(codes)
-        mx.async_eval(packed, self.hidden)
-        return packed, keys_after_first
 
 
 class _Meter:

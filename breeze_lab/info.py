@@ -10,7 +10,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from . import blas, host, voices
+from . import blas, kernels, voices
 from .errors import BreezeLabError
 from .generation_config import described, read_sampling
 from .measure import timing
@@ -53,8 +53,8 @@ def cures(found: dict[str, Any]) -> list[str]:
         out.append(f"OpenBLAS is not loaded, products are 10 to 30 times slower: {blas_found['why_not_openblas']}.")
     elif backend == "cpu" and blas_found["gflops"] is not None and blas_found["gflops"] < SLOW_GFLOPS:
         out.append("Matrix products are slow here. Close other programs; check OPENBLAS_NUM_THREADS.")
-    if backend == "cpu" and host.why_not():
-        out.append(f"Numba does not work, so frames take longer: {host.why_not()}. python -m pip install -U numba")
+    if backend == "cpu" and kernels.why_not():
+        out.append(f"Numba does not work, so frames take longer: {kernels.why_not()}. python -m pip install -U numba")
     if backend == "cpu" and shutil.which("nvidia-smi"):
         out.append('There is an NVIDIA driver, but MLX runs on the CPU: python -m pip install -e ".[cuda]"')
     if backend == "cpu" and found["compiler"] is None:

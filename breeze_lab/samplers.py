@@ -4,30 +4,13 @@ All of it is in float32, whatever the model's dtype. Shapes: B batch, V ids.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import mlx.core as mx
 import numpy as np
 
 from .errors import BreezeLabError
-from .reads import HostReads
-
-
-class KeySequence:
-    """Random keys split one after another, exactly as MLX's global state splits its own.
-
-    `KeySequence(7).next()` gives the keys that successive draws would use after `mx.random.seed(7)`, in any thread.
-    `state` may be read and set, to return to an earlier point.
-    """
-
-    def __init__(self, seed: int):
-        self.state = mx.random.key(seed)
-
-    def next(self) -> mx.array:
-        """The next key, uint32 [2]."""
-        self.state, key = mx.random.split(self.state)
-        return key
+from .keys import KeySequence
 
 
 @dataclass(frozen=True)
@@ -64,6 +47,12 @@ class Sampling:
             raise BreezeLabError(f"top_p {self.top_p} is not above 0 and at most 1. Use 1 to switch it off.")
         if not real(self.repetition_penalty) or self.repetition_penalty <= 0:
             raise BreezeLabError(f"repetition_penalty {self.repetition_penalty} is not above 0. Use 1 for none.")
+
+
+NOT_NUMBERS = (
+    "The model computed logits that are not numbers. Its weights are damaged, or its dtype overflows: download the "
+    "checkpoint again, or load it with dtype='float32'."
+)
 
 
 def reserved_mask(vocab_size: int, codec_vocab_size: int, width: int) -> mx.array:
@@ -123,6 +112,26 @@ def draw(logits: mx.array, keys: KeySequence, sampling: Sampling) -> mx.array:
     return mx.random.categorical(logits, key=keys.next())
 
 
+def draw_on_host(logits: np.ndarray, keys: KeySequence, sampling: Sampling) -> int:
+    """`draw` of one row float32 [V] in NumPy: the same code, and the same key taken.
+
+    MLX (0.32) finds a categorical draw by one uniform number in the cumulated probabilities.
+    """
+    if not sampling.temperature:
+        return int(logits.argmax())
+    logits = logits * np.float32(1 / sampling.temperature)
+    if 0 < sampling.top_k < len(logits):
+        logits[logits < np.partition(logits, -sampling.top_k)[-sampling.top_k]] = -np.inf
+    weights = np.exp(logits - logits.max())
+    if sampling.top_p < 1:
+        order = np.argsort(-logits, kind="stable")
+        shares = weights[order] / weights.sum()
+        weights[order[shares.cumsum() - shares >= sampling.top_p]] = 0
+    cumulated = weights.cumsum()
+    wanted = np.clip(keys.uniform() * weights.sum(), np.float32(1e-38), cumulated[-1])
+    return int(cumulated.searchsorted(wanted))
+
+
 class CodeDraw:
     """Draws the depth codebooks' codes of one utterance.
 
@@ -143,35 +152,13 @@ class CodeDraw:
         self.broken = self.broken | mx.isnan(logits[0, 0])
         return draw(logits + self.mask, self.keys, self.sampling)
 
-    def on_host(self, count: int, reads: HostReads) -> Callable[[np.ndarray], int]:
-        """The next `count` draws in NumPy: a function float32 [V] -> code. Takes all their keys at once.
+    def on_host(self, logits: np.ndarray) -> int:
+        """The same code from float32 [V] in NumPy.
 
-        The same codes as `__call__`: MLX (0.32) finds a categorical draw by one uniform number in the cumulated
-        probabilities.
+        Raises:
+            BreezeLabError: a logit is NaN.
         """
-        mask, sampling = np.asarray(memoryview(self.mask)), self.sampling  # type: ignore[arg-type]
-        uniforms = iter(())
-        if sampling.temperature:
-            keys = mx.stack([self.keys.next() for _ in range(count)])
-            uniforms = iter(reads.array(mx.vmap(lambda key: mx.random.uniform(key=key))(keys)))
-
-        def pick(logits: np.ndarray) -> int:
-            if np.isnan(logits[0]):
-                self.broken = mx.array(True)
-                return 0
-            logits = logits + mask
-            if not sampling.temperature:
-                return int(logits.argmax())
-            logits = logits * np.float32(1 / sampling.temperature)
-            if 0 < sampling.top_k < len(logits):
-                logits[logits < np.partition(logits, -sampling.top_k)[-sampling.top_k]] = -np.inf
-            weights = np.exp(logits - logits.max())
-            if sampling.top_p < 1:
-                order = np.argsort(-logits, kind="stable")
-                shares = weights[order] / weights.sum()
-                weights[order[shares.cumsum() - shares >= sampling.top_p]] = 0
-            cumulated = weights.cumsum()
-            wanted = np.clip(next(uniforms) * weights.sum(), np.float32(1e-38), cumulated[-1])
-            return int(cumulated.searchsorted(wanted))
-
-        return pick
+        if np.isnan(logits[0]):
+            raise BreezeLabError(NOT_NUMBERS)
+        mask = np.asarray(memoryview(self.mask))  # type: ignore[arg-type]
+        return draw_on_host(logits + mask, self.keys, self.sampling)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from breeze_lab import blas
-from breeze_lab.host import HostBackbone
+from breeze_lab.host.frames import HostBackbone
 
 
 @pytest.fixture
@@ -58,9 +58,9 @@ def test_a_prompt_and_a_long_walk_equal_one_pass_over_all_positions(tiny):
     prompts = [mx.array(rng.normal(size=(1, n, width)).astype(np.float32)) for n in (7, 11)]
     codes = mx.array(rng.integers(0, tiny.config.codec_vocab_size, (300, 16)))
     walk = HostBackbone(lm, prompts)
-    steps = [walk.hidden, *(walk(frame) for frame in codes)]
+    steps = [walk.hidden, *(walk(frame) for frame in codes.tolist())]
     for branch, prompt in enumerate(prompts):
         whole = mx.concatenate([prompt, lm.embed_frames(codes[None])], axis=1)
         want = np.array(lm.backbone_model(whole))[0, prompt.shape[1] - 1 :]
-        got = np.concatenate([np.array(hidden[branch]) for hidden in steps])
+        got = np.stack([hidden[branch] for hidden in steps])
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())

@@ -21,7 +21,7 @@ from .. import blas
 from ..checkpoint import make_checkpoint
 from ..errors import BreezeLabError
 from ..frames import METHODS
-from ..host import walks_here
+from ..kernels import walks_here
 from ..measure import timing
 
 TEXT = "The salt breeze came across from the sea, and the lamps along the harbor wall were lit one after another."

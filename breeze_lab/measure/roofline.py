@@ -13,7 +13,7 @@ import mlx.core as mx
 import numpy as np
 
 from ..blas import one_thread
-from ..host import kernels, walks_here
+from ..kernels import kernels, walks_here
 from .timing import measure
 
 FRAME_MS = 80.0  # a frame is 80 ms of audio at 12.5 frames a second

@@ -145,9 +145,10 @@ def watch_loop(
     model: "SpeechModel", text: str, *, ahead: bool, frames: int = 6, seed: int = 7
 ) -> tuple[HostReads, list[list[int]]]:
     """The frame loop with the rung "device", watched: one frame ahead, or each frame read before the next is built."""
-    from ..generate import FrameLoop
+    from ..keys import KeySequence
+    from ..loop import FrameLoop
     from ..prompt import PromptBuilder
-    from ..samplers import KeySequence, Sampling
+    from ..samplers import Sampling
 
     prompt = PromptBuilder(model, instruct=None, guided=False, speaker="S0").build(text)
     for limit in (2, frames):  # two frames to warm up

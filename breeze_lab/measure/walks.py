@@ -15,8 +15,9 @@ import mlx.nn as nn
 import numpy as np
 
 from ..frames import METHODS, next_logits, start_frame, step_logits
+from ..keys import KeySequence
 from ..reads import HostReads
-from ..samplers import CodeDraw, KeySequence, Sampling, reserved_mask
+from ..samplers import CodeDraw, Sampling, reserved_mask
 from .timing import Timing, alternate
 
 if TYPE_CHECKING:

@@ -1,72 +1,16 @@
-"""The rung `host`: on a CPU the device is the host, so a frame can be walked without MLX, by compiled loops.
+"""A stack of decoder layers, walked without MLX: a prompt at once, then one position of each branch.
 
-A node of MLX's graph costs a CPU some 5 us, and a frame has thousands; here a layer is seven calls of 1 us each.
-Float32 on a CPU only; needs Numba.
-Shapes: B branches, C channels, H heads, G key/value heads, D head dim, V ids a codebook.
+Shapes: B branches, C channels, H heads, G key/value heads, D head dim.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, reduce
-from importlib import import_module
+from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import Any
 
-import mlx.core as mx
-import mlx.nn as nn
 import numpy as np
 from mlx.utils import tree_flatten
 
-from .blas import one_thread
-from .errors import BreezeLabError
-from .model import Breeze, DepthDecoder
-from .reads import HostReads
-from .samplers import CodeDraw
-
-
-def host(
-    depth: DepthDecoder,
-    first: mx.array,
-    branches: Sequence[mx.array],
-    draw: CodeDraw,
-    cfg_scale: float,
-    reads: HostReads,
-) -> mx.array:
-    """One position a step in compiled loops, both branches at once. Arguments as `frames.recompute`.
-
-    Raises:
-        BreezeLabError: weights that are not dense float32, a default device that is not the CPU, or no Numba.
-    """
-    walk = kept(depth, HostDepth)
-    cache = HostCache(walk.stack, depth.num_codebooks, len(branches))
-    pick = draw.on_host(depth.num_codebooks - 1, reads)
-    codes = [reads.item(first)]
-    walk.stack.step(walk.project(np.concatenate([reads.array(branch) for branch in branches])), cache)
-    for n in range(depth.num_codebooks - 1):
-        x = walk.project(walk.table[[n * depth.vocab_size + codes[-1]]])
-        cond, *uncond = walk.logits(walk.stack.step(np.repeat(x, len(branches), axis=0), cache), n)
-        codes.append(pick(uncond[0] + np.float32(cfg_scale) * (cond - uncond[0]) if uncond else cond))
-    return mx.array(codes)
-
-
-class HostBackbone:
-    """Takes in a prompt, then goes on one frame a step: `generate.DeviceBackbone` without MLX."""
-
-    def __init__(self, lm: Breeze, prompts: Sequence[mx.array]):
-        """`prompts` are [1, S, C] embeddings of each branch; `hidden` are the states [1, C] after them."""
-        depth = lm.depth_decoder
-        self.stack, self.table = kept(lm.backbone_model, HostStack), shared(depth.model.embed_tokens.weight)
-        self.rows = np.arange(depth.num_codebooks) * depth.vocab_size
-        self.cache = HostCache(self.stack, max(prompt.shape[1] for prompt in prompts) + 256, len(prompts))
-        with one_thread(), np.errstate(over="ignore"):  # SiLU of a large negative number
-            self.hidden = [
-                mx.array(self.stack.prefill(np.array(shared(prompt)[0]), self.cache, branch)[None])
-                for branch, prompt in enumerate(prompts)
-            ]
-
-    def __call__(self, codes: mx.array) -> list[mx.array]:
-        """int [K] codes of the frame before, read already -> hidden state [1, C] of each branch."""
-        x = self.table[np.array(codes) + self.rows].sum(axis=0)
-        hidden = self.stack.step(np.repeat(x[None], len(self.cache.offsets), axis=0), self.cache)
-        return [mx.array(row[None]) for row in hidden]
+from ..kernels import kernels, shared
 
 
 class HostCache:
@@ -163,30 +107,6 @@ class HostStack:
         return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
 
-class HostDepth:
-    """A depth decoder: the stack, what goes in and what comes out."""
-
-    def __init__(self, depth: DepthDecoder):
-        self.stack, self.table = HostStack(depth.model), shared(depth.model.embed_tokens.weight)
-        halves = kernels().halves
-        self.projector = halves(np.ascontiguousarray(shared(depth.model.inputs_embeds_projector.weight))[None])
-        self.heads = halves(np.ascontiguousarray(shared(depth.codebooks_head.weight).transpose(0, 2, 1)))
-
-    def project(self, x: np.ndarray) -> np.ndarray:
-        """float32 [B, E] embeddings -> inputs [B, C] of the stack."""
-        return kernels().product(self.projector, 0, x)
-
-    def logits(self, hidden: np.ndarray, head: int) -> np.ndarray:
-        """float32 [B, C] hidden states -> logits [B, V] of codebook `head` + 1."""
-        return kernels().product(self.heads, head, hidden)
-
-
-def prepare(lm: Breeze) -> None:
-    """Lay the weights out for the host's walk, so that the first frame does not wait for it."""
-    kept(lm.backbone_model, HostStack)
-    kept(lm.depth_decoder, HostDepth)
-
-
 def kept(module: Any, make: Callable[[Any], Any]) -> Any:
     """What `make` makes of a module's weights; kept with the module, and made again when a weight was replaced.
 
@@ -198,60 +118,6 @@ def kept(module: Any, make: Callable[[Any], Any]) -> Any:
         made = make(module)
         vars(module)["_host"] = views, made  # while the views are held, no other weight can take their place
     return made
-
-
-@lru_cache
-def _kernels() -> tuple[Any, str]:
-    """`breeze_lab.kernels.cpu`, compiled, and ""; or None and why not. It takes a while: only who needs it asks."""
-    try:
-        if import_module("numba").config.DISABLE_JIT:
-            return None, "NUMBA_DISABLE_JIT is set"
-        module = import_module(".kernels.cpu", __package__)
-        module.compile_all()
-        return module, ""
-    except Exception as error:  # whatever is wrong with an installation, there are other rungs
-        return None, " ".join(str(error).split()) or type(error).__name__
-
-
-def kernels() -> Any:
-    """`breeze_lab.kernels.cpu`.
-
-    Raises:
-        BreezeLabError: Numba is not there, or does not work.
-    """
-    module, why_not = _kernels()
-    if module is None:
-        raise BreezeLabError(f"method 'host' needs Numba: {why_not}. Mend that, or use method='device'.")
-    return module
-
-
-def why_not() -> str:
-    """Why the host cannot walk on this machine's CPU; empty where it can."""
-    return _kernels()[1]
-
-
-def can_walk(model: nn.Module) -> bool:
-    """Whether all weights of `model` are float32 where the host can walk."""
-    weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))  # type: ignore[arg-type]
-    return walks_here() and all(array.dtype == mx.float32 for array in weights.values())
-
-
-def walks_here() -> bool:
-    """Whether the default device is the CPU, whose memory NumPy sees, and Numba works."""
-    return mx.default_device() == mx.cpu and not why_not()
-
-
-def shared(array: mx.array) -> np.ndarray:
-    """The same memory as a NumPy array.
-
-    Raises:
-        BreezeLabError: not float32, or not on the CPU.
-    """
-    if array.dtype != mx.float32 or mx.default_device() != mx.cpu:
-        raise BreezeLabError(
-            "method 'host' needs a CPU and float32 weights. Load with dtype='float32' on a CPU, or use method='device'."
-        )
-    return np.asarray(memoryview(array))  # type: ignore[arg-type]
 
 
 def _rotate(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
