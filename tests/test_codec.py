@@ -101,6 +101,23 @@ def test_snake_equals_its_formula_also_far_from_zero():
     np.testing.assert_allclose(np.array(snake(mx.array(x)))[near], want[near], atol=3e-6)
 
 
+def test_compiled_snake_is_the_snake_of_mlx_with_its_gradients(monkeypatch):
+    rng = np.random.default_rng(0)
+    snake = SnakeBeta(6)
+    snake.update(SnakeBeta.adopt(*(mx.array(row) for row in rng.normal(size=(2, 6)).astype(np.float32))))
+    wide = mx.array(rng.normal(size=(40, 12)).astype(np.float32))
+
+    def both():
+        x = wide[:, ::2]  # not contiguous
+        return snake(x), mx.grad(lambda x, snake: (snake(x) ** 2).sum(), argnums=0)(x, snake)
+
+    assert decoder.walks_here()
+    by_loop = both()
+    monkeypatch.setattr(decoder, "walks_here", lambda: False)
+    for got, want in zip(by_loop, both(), strict=True):
+        np.testing.assert_allclose(np.array(got), np.array(want), rtol=1e-5, atol=1e-6)
+
+
 def test_fused_snake_takes_any_length(monkeypatch):
     """Traced only: on a CPU, running it needs a C++ compiler."""
     monkeypatch.setattr(decoder, "on_gpu", lambda: True)

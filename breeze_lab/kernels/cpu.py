@@ -1,4 +1,5 @@
-"""What one position of a decoder stack takes on one CPU core, compiled by Numba: the rung `host` runs on it.
+"""What one position of a decoder stack takes on one CPU core, compiled by Numba: the rung `host` runs on it. And
+functions of single numbers, which in MLX are a pass over memory an operation.
 
 A decode step reads every weight once for a product or two, so bytes are what it costs. Weights whose values are
 bfloat16's, as those of published checkpoints are, are read as such and widened in registers: half of float32's bytes,
@@ -55,6 +56,7 @@ def _call_all() -> None:
     cache = np.zeros((2, 1, 1, 1, 2), np.float32)
     attention(np.zeros((1, 6), np.float32), one, one, np.float32(1), np.float32(1), x, x, np.zeros(1, np.int64), *cache)
     gated(x)
+    snake(x, one, np.zeros((6, 2), np.float32))
 
 
 def halves(matrix: np.ndarray) -> np.ndarray:
@@ -199,4 +201,23 @@ def gated(gate_up: np.ndarray) -> np.ndarray:
         for i in range(M):
             gate = gate_up[b, i]
             y[b, i] = gate / (np.float32(1) + np.exp(-gate)) * gate_up[b, M + i]
+    return y
+
+
+@kernel
+def snake(x: np.ndarray, turns: np.ndarray, terms: np.ndarray) -> np.ndarray:
+    """x + r^2 p(r^2), r the distance of `turns` x from a whole number, of each channel of float32 [T, C].
+
+    Args:
+        turns: float32 [C].
+        terms: float32 [6, C], the coefficients of each channel's polynomial p, from the constant up.
+    """
+    y = np.empty_like(x)
+    a, b, c, d, e, f = terms[0], terms[1], terms[2], terms[3], terms[4], terms[5]
+    for row in range(x.shape[0]):
+        for n in range(x.shape[1]):
+            r = x[row, n] * turns[n]
+            r -= np.rint(r)
+            r *= r
+            y[row, n] = x[row, n] + r * (a[n] + r * (b[n] + r * (c[n] + r * (d[n] + r * (e[n] + r * f[n])))))
     return y

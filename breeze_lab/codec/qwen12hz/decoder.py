@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import mlx.nn as nn
+import numpy as np
 
 from ...gelu import gelu
+from ...kernels import kernels, shared, walks_here
 from ...layers import Linear
 from ..base import StreamState
 from ..conv import CausalConv, DepthwiseConv, TransposedConv, on_gpu
@@ -42,8 +44,13 @@ class SnakeBeta(nn.Module):
         return {"turns": mx.exp(alpha) / mx.pi, "terms": mx.array(SIN_SQUARED)[:, None] * scale}
 
     def __call__(self, x: mx.array) -> mx.array:
-        terms = (self.terms[i : i + 1] for i in range(len(SIN_SQUARED)))  # slices: an index would copy
-        return (_fused_snake if on_gpu() else _snake)(x, self.turns, *terms)
+        if not on_gpu() and walks_here():
+            return _looped_snake(x, self.turns, self.terms)
+        return (_fused_snake if on_gpu() else _snake)(x, self.turns, *_rows(self.terms))
+
+
+def _rows(terms: mx.array) -> list[mx.array]:
+    return [terms[i : i + 1] for i in range(len(SIN_SQUARED))]  # slices: an index would copy
 
 
 def _snake(x: mx.array, turns: mx.array, *terms: mx.array) -> mx.array:
@@ -57,6 +64,17 @@ def _snake(x: mx.array, turns: mx.array, *terms: mx.array) -> mx.array:
 
 # One kernel instead of sixteen. On a CPU that would need a C++ compiler at run time and gain little.
 _fused_snake = mx.compile(_snake, shapeless=True)
+
+
+@mx.custom_function
+def _looped_snake(x: mx.array, turns: mx.array, terms: mx.array) -> mx.array:
+    """One pass over memory instead of sixteen; computes what it is given at once."""
+    return mx.array(kernels().snake(*(np.ascontiguousarray(shared(array)) for array in (x, turns, terms))))
+
+
+@_looped_snake.vjp
+def _looped_snake_vjp(primals: list[mx.array], cotangent: mx.array, _: mx.array) -> list[mx.array]:
+    return mx.vjp(lambda x, turns, terms: _snake(x, turns, *_rows(terms)), primals, [cotangent])[1]
 
 
 class ConvNeXtBlock(nn.Module):
