@@ -44,9 +44,11 @@ class SnakeBeta(nn.Module):
         return {"turns": mx.exp(alpha) / mx.pi, "terms": mx.array(SIN_SQUARED)[:, None] * scale}
 
     def __call__(self, x: mx.array) -> mx.array:
-        if not on_gpu() and walks_here():
-            return _looped_snake(x, self.turns, self.terms)
-        return (_fused_snake if on_gpu() else _snake)(x, self.turns, *_rows(self.terms))
+        if on_gpu():
+            return _fused_snake(x, self.turns, *_rows(self.terms))
+        if walks_here():
+            return _looped_snake(x, self.turns, self.terms)  # type: ignore[return-value]
+        return _snake(x, self.turns, *_rows(self.terms))
 
 
 def _rows(terms: mx.array) -> list[mx.array]:
