@@ -33,7 +33,7 @@ class Stats:
 
     stages: seconds the host spent on "prefill", "frames" (backbone and depth) and on waiting for the "codec".
     first_audio_s: seconds from the call until the first samples were there; for `generate`, until all were.
-    host_reads: times the host waited for a value of the frame loop.
+    host_reads: times the host waited for a value of the frame loop; none where frames are made by the host itself.
     peak_memory_gb: highest memory MLX held since the call began, 1e9 bytes.
     """
 
