@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 import soundfile
 
 import breeze_lab
-from breeze_lab.cli import build_parser, main, outputs, speak
+from breeze_lab.cli import build_parser, main, outputs, parser, speak
 
 JSON_KEYS = set(
     "audio seconds frames finish_reason seed rtf first_audio_s host_reads peak_memory_gb model method sampling".split()
@@ -341,3 +342,23 @@ def test_bench_measures_mlx_audio_beside(capfd: pytest.CaptureFixture):
     rows = [*told["methods"].values(), *told["peers"].values()]
     assert {row["frames"] for row in rows} == {3}  # the same seed ends at the same frame
     assert told["speedup_method"] == "host" and told["speedup_over_mlx_audio"] > 0
+
+
+@pytest.mark.parametrize(("terminal", "patience", "told"), [(True, 0, True), (True, 60, False), (False, 0, False)])
+def test_a_slow_load_is_told_on_a_terminal_alone(monkeypatch, terminal, patience, told):
+    said = threading.Event()
+
+    class Screen(io.StringIO):
+        def isatty(self):
+            return terminal
+
+        def write(self, text):
+            written = super().write(text)
+            said.set()
+            return written
+
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(parser, "load", lambda source: (said.wait(30 if told else 0.2), source)[1])
+    assert parser.load_told("folder", patience) == "folder"
+    assert screen.getvalue() == (parser.SLOW_LOAD if told else "")

@@ -1,4 +1,4 @@
-"""What all subcommands share: the parser, options of `generate`, the progress bar, Ctrl-C."""
+"""What all subcommands share: the parser, options of `generate`, loading, the progress bar, Ctrl-C."""
 
 import argparse
 import inspect
@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from tqdm import tqdm
 
+from ..checkpoint import SpeechModel, load
 from ..errors import BreezeLabError
 from ..frames import METHODS
 from ..generate import generate
@@ -18,6 +19,7 @@ from .outputs import speaks_utf8
 
 DEFAULTS = {name: p.default for name, p in inspect.signature(generate).parameters.items() if p.default is not p.empty}
 """Defaults of the command line are those of `generate`, read from it."""
+SLOW_LOAD = "Loading. The first time on a machine, loops are compiled: some seconds.\n"
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
@@ -73,6 +75,18 @@ def add_generation(parser: argparse.ArgumentParser) -> None:
 def print_json(value: dict[str, Any]) -> None:
     indent = 1 if sys.stdout.isatty() else None
     print(json.dumps(value, ensure_ascii=not speaks_utf8(sys.stdout), indent=indent))
+
+
+def load_told(source: str | None, patience: float = 2.0) -> SpeechModel:
+    """`load`; on a terminal with a word after `patience` seconds."""
+    word = threading.Timer(patience, sys.stderr.write, [SLOW_LOAD])
+    word.daemon = True
+    if sys.stderr.isatty():
+        word.start()
+    try:
+        return load(source)
+    finally:
+        word.cancel()
 
 
 class Progress:

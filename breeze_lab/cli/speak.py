@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import audio, voices
-from ..checkpoint import SpeechModel, load
+from ..checkpoint import SpeechModel
 from ..checks import chosen
 from ..errors import BreezeLabError
 from ..frames import fastest
@@ -15,7 +15,7 @@ from ..generate import Result, join, stream_generate
 from ..voice import Voice
 from ..voice import check_output as check_voice_output
 from . import outputs, request
-from .parser import DEFAULTS, CtrlC, Progress, add_generation, add_json, add_model, print_json
+from .parser import DEFAULTS, CtrlC, Progress, add_generation, add_json, add_model, load_told, print_json
 
 STREAM_FRAMES, WHOLE_FRAMES = 4, 25  # frames a chunk with and without --stream
 
@@ -56,7 +56,7 @@ def run_say(args: argparse.Namespace) -> int:
     text = request.read_text(args.text)
     options = request.options(args, text)
     outputs.check(args.out, args.json, [] if args.voice is None else [voices.find(args.voice)])
-    model = load(args.model)
+    model = load_told(args.model)
     voice = voices.open_voice(model, args.voice) if args.voice is not None else None
     return _speak(args, model, text, voice, options)
 
@@ -74,7 +74,7 @@ def run_clone(args: argparse.Namespace) -> int:
     audio.reference(args.ref_audio)  # refuse a bad clip before the model is loaded
     if text is not None:
         outputs.check(args.out, args.json, [args.ref_audio])
-    model = load(args.model)
+    model = load_told(args.model)
     voice = Voice.from_audio(model, args.ref_audio, args.ref_text)
     if text is not None:
         return _speak(args, model, text, voice, options, kept)
