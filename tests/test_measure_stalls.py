@@ -1,7 +1,10 @@
 """stalls: lanes from hand-made events, the gain formula at its corners, and reads of the real rungs."""
 
+from contextlib import contextmanager
+
 import pytest
 
+from breeze_lab.beside import beside
 from breeze_lab.measure import stalls
 from breeze_lab.measure.host_reads import Event, HostReads
 
@@ -60,3 +63,17 @@ def test_watch_sees_the_last_run_only():
 def test_a_chain_reads_each_or_the_last():
     each, last = stalls.read_cost(chain=5, repeat=2)
     assert len(each.samples) == len(last.samples) == 2
+
+
+def test_a_read_beside_another_thread_leaves_no_work_behind(monkeypatch):
+    started = []
+
+    @contextmanager
+    def watched():
+        with beside() as start:
+            yield lambda work: started.append(start(work)) or started[-1]
+
+    monkeypatch.setattr(stalls, "beside", watched)
+    assert stalls.read_beside(0, reads=2) > 0 and started == []
+    assert stalls.read_beside(10, reads=2) > 0
+    assert [future.done() for future in started] == [True]

@@ -5,12 +5,16 @@ them take turns, build + run; without reads the device runs step n while the hos
 the longer of the two.  Hence reads cost most where both are alike, and nothing where one dwarfs the other.
 """
 
+import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
+from ..beside import beside
 from .host_reads import HostReads, count_host_reads
 from .timing import Timing, alternate
 
@@ -139,6 +143,39 @@ def read_cost(chain: int = 100, repeat: int = 9) -> tuple[Timing, Timing]:
 
     times = alternate({"each": each, "last": last}, repeat)
     return times["each"], times["last"]
+
+
+def read_beside(operations: int, reads: int = 100) -> float:
+    """Mean milliseconds to read the end of 30 tiny additions while another thread computes, if `operations` are not 0.
+
+    That thread hands MLX so many products of matrices at a time. The reads come 2 ms apart, at any moment of them.
+    """
+    matrix, stop = mx.full((256, 256), 1 / 256), threading.Event()
+    mx.eval(matrix)
+
+    def compute() -> None:
+        while not stop.is_set():
+            x = matrix
+            for _ in range(operations):
+                x = x @ matrix
+            mx.eval(x)
+
+    def read() -> float:
+        time.sleep(0.002)
+        began, y = time.perf_counter(), mx.zeros(())
+        for _ in range(30):
+            y = y + 1
+        y.item()
+        return time.perf_counter() - began
+
+    with beside() as start:
+        other = start(compute) if operations else None
+        try:
+            return 1e3 * fmean([read() for _ in range(reads)])
+        finally:
+            stop.set()
+            if other is not None:
+                other.result()
 
 
 def watch_loop(
