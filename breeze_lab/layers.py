@@ -168,10 +168,15 @@ def _join_heads(x: mx.array) -> mx.array:
     return (x if S == 1 else x.transpose(0, 2, 1, 3)).reshape(B, S, H * D)
 
 
+def silu(x: mx.array) -> mx.array:
+    """x sigmoid(x); a plain function, so that models can be copied, which MLX's compiled one cannot be."""
+    return nn.silu(x)
+
+
 class GatedMLP(nn.Module):
     """down(activation(gate(x)) * up(x)) on [B, S, C]."""
 
-    def __init__(self, dims: int, hidden: int, activation: Callable[[mx.array], mx.array] = nn.silu):
+    def __init__(self, dims: int, hidden: int, activation: Callable[[mx.array], mx.array] = silu):
         super().__init__()
         self.activation = activation
         self.gate_proj = Linear(dims, hidden, bias=False)

@@ -1,5 +1,6 @@
 """Generation: streams equal the whole, generations do not disturb each other, dtypes are kept, ends are told."""
 
+import copy
 import itertools
 import threading
 import time
@@ -318,3 +319,13 @@ def test_text_that_the_front_end_cannot_read_is_refused_before_any_work(tiny):
 def test_a_voice_by_name_is_refused_with_the_way_to_open_one(tiny):
     with pytest.raises(bl.BreezeLabError, match="str, not a Voice.*open_voice"):
         bl.generate(tiny, TEXT, voice="emma")
+
+
+def test_a_copy_of_the_model_speaks_the_same_and_for_itself(tiny):
+    copied = replace(tiny, lm=copy.deepcopy(tiny.lm))
+    want = bl.generate(tiny, TEXT, seed=5, max_frames=4).codes
+    np.testing.assert_array_equal(bl.generate(copied, TEXT, seed=5, max_frames=4).codes, want)
+    head = copied.lm.lm_head
+    head.weight = -head.weight
+    assert (bl.generate(copied, TEXT, seed=5, max_frames=4).codes != want).any()
+    np.testing.assert_array_equal(bl.generate(tiny, TEXT, seed=5, max_frames=4).codes, want)
