@@ -19,9 +19,9 @@ from .beside import beside
 from .checkpoint import SpeechModel
 from .checks import check_call, chosen, plain
 from .frames import fastest
+from .keys import KeySequence
 from .loop import Cancel, FrameLoop
 from .prompt import PromptBuilder, check_request, split_text, spoken_length
-from .samplers import KeySequence
 from .voice import Voice
 
 LETTERS_PER_SECOND = 15.0
@@ -34,7 +34,7 @@ class Stats:
     stages: seconds the host spent on "prefill", "frames" (backbone and depth) and on waiting for the "codec".
     first_audio_s: seconds from the call until the first samples were there; for `generate`, until all were.
     host_reads: times the host waited for a value of the frame loop; none where frames are made by the host itself.
-    peak_memory_gb: highest memory MLX held since the call began, 1e9 bytes.
+    peak_memory_gb: highest memory MLX held since the call began, 1e9 bytes; what `host` lays out is not MLX's.
     """
 
     frames: int = 0

@@ -1,9 +1,14 @@
 """Random keys and numbers, the same as MLX's, made by the host: it waits for nothing, and any thread may use them."""
 
+from operator import index
+
 import mlx.core as mx
 import numpy as np
 
+from .errors import BreezeLabError
+
 _WORD = 0xFFFFFFFF
+_BELOW_ONE = np.nextafter(np.float32(1), np.float32(0))
 _ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
 
 
@@ -12,10 +17,16 @@ class KeySequence:
 
     `KeySequence(7).next()` gives the keys that successive draws would use after `mx.random.seed(7)`.
     `state`, two words of 32 bits, may be read and set, to return to an earlier point.
+
+    Raises:
+        BreezeLabError: a seed outside 0 .. 2^64 - 1.
     """
 
     def __init__(self, seed: int):
-        self.state = (seed >> 32) & _WORD, seed & _WORD
+        seed = index(seed)
+        if not 0 <= seed < 1 << 64:
+            raise BreezeLabError(f"seed {seed} does not fit in 64 bits. Use a whole number from 0 to 2^64 - 1.")
+        self.state = seed >> 32, seed & _WORD
 
     def next(self) -> mx.array:
         """The next key, uint32 [2]."""
@@ -24,7 +35,7 @@ class KeySequence:
     def uniform(self) -> np.float32:
         """`mx.random.uniform(key=next key)`."""
         bits, _ = threefry(self._split(), (0, 0))
-        return min(np.float32(bits) / np.float32(_WORD), np.nextafter(np.float32(1), np.float32(0)))
+        return min(np.float32(bits) / np.float32(_WORD), _BELOW_ONE)
 
     def _split(self) -> tuple[int, int]:
         (state, key), (rest_of_state, rest_of_key) = (threefry(self.state, (n, n + 2)) for n in range(2))

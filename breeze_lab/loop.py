@@ -4,7 +4,7 @@ Shapes: K codebooks, C backbone channels, V ids a codebook.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import mlx.core as mx
 
@@ -12,16 +12,33 @@ from .checkpoint import SpeechModel
 from .errors import BreezeLabError
 from .frames import METHODS, guided
 from .host import HostFrames
+from .keys import KeySequence
 from .model import Breeze
 from .prompt import Prompt
 from .reads import HostReads
-from .samplers import NOT_NUMBERS, CodeDraw, KeySequence, Sampling, draw, penalize, reserved_mask
+from .samplers import NOT_NUMBERS, CodeDraw, Sampling, draw, penalize, reserved_mask
 
 
 class Cancel(Protocol):
     """Anything with `is_set()`, such as a threading.Event; looked at once a frame."""
 
     def is_set(self) -> bool: ...
+
+
+class FrameMaker(Protocol):
+    """Takes in a prompt, then makes one frame after another."""
+
+    def start(self, last: bool) -> tuple[Any, tuple[int, int]]:
+        """Send off one frame; `last` if none will follow. Returns what `read` takes, and the keys after codebook 0."""
+        ...
+
+    def read(self, frame: Any) -> list[int]:
+        """Wait for a frame's K codes.
+
+        Raises:
+            BreezeLabError: a logit was NaN, if `start` has not raised it.
+        """
+        ...
 
 
 class DeviceFrames:
@@ -72,9 +89,12 @@ class DeviceFrames:
         mx.async_eval(packed, self.hidden)
         return packed, state
 
-    def read(self, packed: mx.array) -> list[int]:
+    def read(self, frame: mx.array) -> list[int]:
         """Wait for a frame."""
-        return self.reads.list(packed)
+        *codes, broken = self.reads.list(frame)
+        if broken:
+            raise BreezeLabError(NOT_NUMBERS)
+        return codes
 
     def _walk(self, inputs: Sequence[mx.array]) -> list[mx.array]:
         """[1, S, C] of each branch -> the states [1, C] after them."""
@@ -122,7 +142,9 @@ class FrameLoop:
                 "speech. Use a shorter reference clip or instruction."
             )
         start = self.lm, prompt.branches, self.draw, self.first_mask, self.cfg_scale
-        self.maker = HostFrames(*start) if self.on_host else DeviceFrames(*start, METHODS[self.method], self.reads)
+        self.maker: FrameMaker = (
+            HostFrames(*start) if self.on_host else DeviceFrames(*start, METHODS[self.method], self.reads)
+        )
 
     def frames(self) -> Iterator[list[int]]:
         """Yield each frame's K codes as they are read; sets `finish_reason`."""
@@ -141,9 +163,7 @@ class FrameLoop:
                 self.finish_reason = "max_frames"
                 return
             frame, keys_after_first = queued.pop(0)
-            *codes, broken = self.maker.read(frame)
-            if broken:
-                raise BreezeLabError(NOT_NUMBERS)
+            codes = self.maker.read(frame)
             if codes[0] == self.eos:
                 self.keys.state = keys_after_first
                 self.finish_reason = "eos"

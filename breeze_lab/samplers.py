@@ -10,6 +10,7 @@ import mlx.core as mx
 import numpy as np
 
 from .errors import BreezeLabError
+from .kernels import shared
 from .keys import KeySequence
 
 
@@ -39,8 +40,10 @@ class Sampling:
 
         if real(self.temperature) and 0 < self.temperature < 1e-3:
             raise BreezeLabError(f"temperature {self.temperature} is too near to 0. Use 0 for the likeliest code.")
-        if not real(self.temperature) or self.temperature < 0:
-            raise BreezeLabError(f"temperature {self.temperature} is not a number >= 0. Use 0 for greedy, 0.9 usually.")
+        if not real(self.temperature) or not 0 <= self.temperature <= 1e30:
+            raise BreezeLabError(
+                f"temperature {self.temperature} is not a number from 0 to 1e30. Use 0 for greedy, 0.9 usually."
+            )
         if not isinstance(self.top_k, int) or isinstance(self.top_k, bool) or self.top_k < 0:
             raise BreezeLabError(f"top_k {self.top_k} is not a whole number >= 0. Use 50, or 0 to keep every code.")
         if not real(self.top_p) or not 0 < self.top_p <= 1:
@@ -74,11 +77,24 @@ def guide(cond: mx.array, uncond: mx.array | None, scale: float) -> mx.array:
     return uncond + scale * (cond - uncond)
 
 
+def guide_on_host(logits: np.ndarray, scale: float) -> np.ndarray:
+    """`guide` in NumPy: float32 [1 or 2, V], the conditional row first -> [V]."""
+    cond, *uncond = logits
+    return uncond[0] + np.float32(scale) * (cond - uncond[0]) if uncond else cond
+
+
 def penalize(logits: mx.array, seen: mx.array, penalty: float) -> mx.array:
     """Repetition penalty on [B, V] logits where bool [V] `seen` is true (Keskar et al. 2019, CTRL)."""
     if penalty == 1.0:
         return logits
     return mx.where(seen, mx.where(logits < 0, logits * penalty, logits / penalty), logits)
+
+
+def penalize_on_host(logits: np.ndarray, seen: np.ndarray, penalty: float) -> np.ndarray:
+    """`penalize` in NumPy: float32 [V], bool [V]."""
+    if penalty == 1.0:
+        return logits
+    return np.where(seen, np.where(logits < 0, logits * penalty, logits / penalty), logits)
 
 
 def keep_top_k(logits: mx.array, k: int) -> mx.array:
@@ -160,5 +176,4 @@ class CodeDraw:
         """
         if np.isnan(logits[0]):
             raise BreezeLabError(NOT_NUMBERS)
-        mask = np.asarray(memoryview(self.mask))  # type: ignore[arg-type]
-        return draw_on_host(logits + mask, self.keys, self.sampling)
+        return draw_on_host(logits + shared(self.mask), self.keys, self.sampling)

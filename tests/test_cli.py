@@ -5,9 +5,11 @@ import io
 import json
 import shlex
 import shutil
+import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -342,6 +344,16 @@ def test_bench_measures_mlx_audio_beside(capfd: pytest.CaptureFixture):
     rows = [*told["methods"].values(), *told["peers"].values()]
     assert {row["frames"] for row in rows} == {3}  # the same seed ends at the same frame
     assert told["speedup_method"] == "host" and told["speedup_over_mlx_audio"] > 0
+
+
+def test_a_ctrl_c_that_a_library_lets_pass_while_loading_still_stops(monkeypatch):
+    def load(_source):
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(parser, "load", load)
+    with pytest.raises(KeyboardInterrupt):
+        parser.load_told("folder")
 
 
 @pytest.mark.parametrize(("terminal", "patience", "told"), [(True, 0, True), (True, 60, False), (False, 0, False)])

@@ -111,11 +111,20 @@ def test_compiled_snake_is_the_snake_of_mlx_with_its_gradients(monkeypatch):
         x = wide[:, ::2]  # not contiguous
         return snake(x), mx.grad(lambda x, snake: (snake(x) ** 2).sum(), argnums=0)(x, snake)
 
-    assert decoder.walks_here()
+    assert decoder.loops_run_here()
     by_loop = both()
-    monkeypatch.setattr(decoder, "walks_here", lambda: False)
+    monkeypatch.setattr(decoder, "loops_run_here", lambda: False)
     for got, want in zip(by_loop, both(), strict=True):
         np.testing.assert_allclose(np.array(got), np.array(want), rtol=1e-5, atol=1e-6)
+
+
+def test_snake_is_traced_and_takes_sixteen_bits_as_before():
+    snake, x = SnakeBeta(6), mx.random.normal((2, 5, 6))
+    snake.update(SnakeBeta.adopt(mx.zeros(6), mx.zeros(6)))
+    want = mx.stack([snake(row) for row in x])
+    assert mx.allclose(mx.vmap(snake)(x), want, atol=1e-6)
+    assert mx.allclose(mx.compile(snake)(x[0]), want[0], atol=1e-6)
+    assert mx.allclose(snake(x[0].astype(mx.bfloat16)), want[0], atol=0.05)
 
 
 def test_fused_snake_takes_any_length(monkeypatch):

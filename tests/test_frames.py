@@ -15,7 +15,7 @@ from breeze_lab.frames import METHODS, fastest, next_logits, start_frame, step_l
 from breeze_lab.host import host
 from breeze_lab.host.frames import HostDepth
 from breeze_lab.host.stack import kept
-from breeze_lab.kernels import _kernels, kernels
+from breeze_lab.kernels import _kernels, loops
 from breeze_lab.keys import KeySequence
 from breeze_lab.measure.host_reads import count_host_reads
 from breeze_lab.measure.walks import as_dtype
@@ -102,6 +102,20 @@ def test_the_host_walks_by_the_weights_of_now(tiny):
         norm.weight = whole
 
 
+@pytest.mark.parametrize("written", ["in place", "another view of the same memory"])
+def test_the_host_notices_a_weight_that_stays_where_it_was(tiny_folder, written):
+    model, (hidden,) = load(tiny_folder), hidden_states(1)
+    before = frame(model, "host", 1, [hidden])[0]
+    heads = model.lm.depth_decoder.codebooks_head
+    if written == "in place":
+        heads.weight[3] = heads.weight[4]
+    else:
+        heads.weight = heads.weight[::-1]
+    after = frame(model, "host", 1, [hidden])[0]
+    np.testing.assert_array_equal(after, frame(model, "device", 1, [hidden])[0])
+    assert (after != before).any()
+
+
 def test_weights_of_sixteen_bits_are_read_as_such_and_others_whole(tiny, tiny_folder):
     assert kept(tiny.lm.depth_decoder, HostDepth).stack.gate_up.dtype == np.uint16
     odd = load(tiny_folder)
@@ -124,7 +138,7 @@ def test_without_numba_that_works_the_host_is_no_rung(tiny, tiny_folder, monkeyp
     try:
         assert fastest(tiny.lm) == fastest(load(tiny_folder).lm) == "device"
         with pytest.raises(BreezeLabError, match="needs Numba: "):
-            kernels()
+            loops()
     finally:
         _kernels.cache_clear()
 

@@ -4,6 +4,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from breeze_lab.errors import BreezeLabError
 from breeze_lab.keys import KeySequence, threefry
 
 
@@ -34,6 +35,17 @@ def test_a_long_walk_gives_the_keys_and_numbers_of_mlx(seed):
         else:
             assert keys.next().tolist() == key.tolist()
         assert list(keys.state) == state.tolist()
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, 2**70])
+def test_seeds_beyond_64_bits_are_refused(seed):
+    with pytest.raises(BreezeLabError, match="64 bits"):
+        KeySequence(seed)
+
+
+@pytest.mark.parametrize("seed", [np.int32(5), np.uint64(2**63), np.uint32(4_000_000_000), True])
+def test_whole_numbers_of_any_kind_are_seeds(seed):
+    assert KeySequence(seed).next().tolist() == KeySequence(int(seed)).next().tolist()
 
 
 @pytest.mark.parametrize(

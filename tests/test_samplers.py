@@ -91,6 +91,7 @@ def test_greedy_takes_no_key():
     [
         {"temperature": -1},
         {"temperature": float("nan")},
+        {"temperature": 1e50},
         {"top_k": -1},
         {"top_k": 2.5},
         {"top_p": 0},

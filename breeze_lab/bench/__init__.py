@@ -21,7 +21,7 @@ from .. import blas
 from ..checkpoint import make_checkpoint
 from ..errors import BreezeLabError
 from ..frames import METHODS
-from ..kernels import walks_here
+from ..kernels import loops_run_here
 from ..measure import timing
 
 TEXT = "The salt breeze came across from the sea, and the lamps along the harbor wall were lit one after another."
@@ -31,7 +31,7 @@ HERE = Path(__file__).parent
 
 def methods_here() -> list[str]:
     """The rungs for a checkpoint as `load` opens it on this machine's default device; the last is the default."""
-    return [name for name in METHODS if name != "host" or walks_here()]
+    return [name for name in METHODS if name != "host" or loops_run_here()]
 
 
 def bench(

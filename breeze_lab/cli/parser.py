@@ -84,9 +84,13 @@ def load_told(source: str | None, patience: float = 2.0) -> SpeechModel:
     if sys.stderr.isatty():
         word.start()
     try:
-        return load(source)
+        with CtrlC(at_once=True) as stopped:
+            model = load(source)
     finally:
         word.cancel()
+    if stopped.is_set():
+        raise KeyboardInterrupt  # the first one came in a library's callback, which let it pass
+    return model
 
 
 class Progress:
@@ -107,15 +111,16 @@ class Progress:
 
 
 class CtrlC:
-    """Inside the block the first Ctrl-C sets `event` (pass it as `cancel`); a second one interrupts at once."""
+    """Inside the block a Ctrl-C sets an event, to be passed as `cancel`; a second one, or the first, interrupts."""
 
-    def __init__(self) -> None:
-        self.event = threading.Event()
+    def __init__(self, at_once: bool = False) -> None:
+        self.event, self.at_once = threading.Event(), at_once
 
     def _handle(self, _signal: int, _frame: FrameType | None) -> None:
-        if self.event.is_set():
-            raise KeyboardInterrupt
+        again = self.event.is_set()
         self.event.set()
+        if again or self.at_once:
+            raise KeyboardInterrupt
 
     def __enter__(self) -> threading.Event:
         self.main = threading.current_thread() is threading.main_thread()

@@ -12,10 +12,10 @@ from mlx.utils import tree_flatten
 
 from ..blas import one_thread
 from ..errors import BreezeLabError
-from ..kernels import kernels, shared, walks_here
+from ..kernels import loops, loops_run_here, shared
 from ..model import Breeze, DepthDecoder
 from ..reads import HostReads
-from ..samplers import NOT_NUMBERS, CodeDraw, draw_on_host
+from ..samplers import NOT_NUMBERS, CodeDraw, draw_on_host, guide_on_host, penalize_on_host
 from .stack import HostCache, HostStack, kept
 
 
@@ -38,36 +38,40 @@ def host(
 
 
 class HostFrames:
-    """Takes in a prompt, then makes one frame after another: `loop.DeviceFrames` without MLX, and without waiting."""
+    """Takes in a prompt, then makes one frame after another, without MLX and without waiting."""
 
     def __init__(self, lm: Breeze, prompts: Sequence[mx.array], draw: CodeDraw, first_mask: mx.array, cfg_scale: float):
-        """Arguments as `loop.DeviceFrames`."""
+        """
+        Args:
+            prompts: embeddings [1, S, C] of each branch.
+            draw: draws the depth codebooks' codes.
+            first_mask: float32 [V + 1], for codebook 0; see `samplers.reserved_mask`.
+        """
         self.backbone, self.depth = HostBackbone(lm, prompts), kept(lm.depth_decoder, HostDepth)
         self.head, self.hidden = kept(lm.lm_head, _head), self.backbone.hidden
         self.draw, self.first_mask, self.cfg_scale = draw, shared(first_mask), cfg_scale
         self.seen, self.eos = np.zeros(len(self.first_mask), np.bool_), len(self.first_mask) - 1
 
+    @np.errstate(over="ignore", invalid="ignore")
     def start(self, last: bool) -> tuple[list[int], tuple[int, int]]:
-        """Make one frame: its K codes and a False, as no logit was NaN; and the keys after codebook 0.
+        """Make one frame: its K codes, and the keys after codebook 0.
 
         Raises:
             BreezeLabError: a logit was NaN.
         """
-        logits = _mixed(kernels().product(self.head, 0, self.hidden), self.cfg_scale)
+        logits = guide_on_host(loops().product(self.head, 0, self.hidden), self.cfg_scale)
         if np.isnan(logits).any():
             raise BreezeLabError(NOT_NUMBERS)
-        penalty = self.draw.sampling.repetition_penalty
-        if penalty != 1:
-            logits = np.where(self.seen, np.where(logits < 0, logits * penalty, logits / penalty), logits)
+        logits = penalize_on_host(logits, self.seen, self.draw.sampling.repetition_penalty)
         first = draw_on_host(logits + self.first_mask, self.draw.keys, self.draw.sampling)
         self.seen[first] = True
         state = self.draw.keys.state
         if first == self.eos:
-            return [first] * self.depth.codebooks + [False], state
+            return [first] * self.depth.codebooks, state
         codes = self.depth(first, self.hidden, self.draw.on_host, self.cfg_scale)
         if not last:
             self.hidden = self.backbone(codes)
-        return [*codes, False], state
+        return codes, state
 
     def read(self, frame: list[int]) -> list[int]:
         """What `start` gave."""
@@ -100,19 +104,19 @@ class HostDepth:
         self.stack, self.table = HostStack(depth.model), shared(depth.model.embed_tokens.weight)
         self.codebooks, self.ids = depth.num_codebooks, depth.vocab_size
         self.projector = _head(depth.model.inputs_embeds_projector)
-        self.heads = kernels().halves(np.ascontiguousarray(shared(depth.codebooks_head.weight).transpose(0, 2, 1)))
+        self.heads = loops().halves(np.ascontiguousarray(shared(depth.codebooks_head.weight).transpose(0, 2, 1)))
 
     def __call__(
         self, first: int, hidden: np.ndarray, draw: Callable[[np.ndarray], int], cfg_scale: float
     ) -> list[int]:
         """A frame's K codes from codebook 0's and the backbone's states float32 [B, C]; `draw` takes logits [V]."""
-        product, codes = kernels().product, [first]
+        product, codes = loops().product, [first]
         cache = HostCache(self.stack, self.codebooks, len(hidden))
         self.stack.step(product(self.projector, 0, hidden), cache)
         for n in range(self.codebooks - 1):
             x = product(self.projector, 0, self.table[[n * self.ids + codes[-1]]])
             x = self.stack.step(np.repeat(x, len(hidden), axis=0), cache)
-            codes.append(draw(_mixed(product(self.heads, n, x), cfg_scale)))
+            codes.append(draw(guide_on_host(product(self.heads, n, x), cfg_scale)))
         return codes
 
 
@@ -126,15 +130,9 @@ def prepare(lm: Breeze) -> None:
 def can_walk(model: nn.Module) -> bool:
     """Whether all weights of `model` are float32 where the host can walk."""
     weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))  # type: ignore[arg-type]
-    return walks_here() and all(array.dtype == mx.float32 for array in weights.values())
+    return loops_run_here() and all(array.dtype == mx.float32 for array in weights.values())
 
 
 def _head(linear: nn.Linear) -> np.ndarray:
     """[1, outputs, inputs]."""
-    return kernels().halves(np.ascontiguousarray(shared(linear.weight))[None])
-
-
-def _mixed(logits: np.ndarray, cfg_scale: float) -> np.ndarray:
-    """float32 [B, V] -> [V]: `samplers.guide` in NumPy."""
-    cond, *uncond = logits
-    return uncond[0] + np.float32(cfg_scale) * (cond - uncond[0]) if uncond else cond
+    return loops().halves(np.ascontiguousarray(shared(linear.weight))[None])

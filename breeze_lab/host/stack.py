@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from mlx.utils import tree_flatten
 
-from ..kernels import kernels, shared
+from ..kernels import loops, shared
 
 
 class HostCache:
@@ -47,7 +47,7 @@ class HostStack:
             return np.stack(list(each(path)))
 
         def matrices(*paths: str) -> np.ndarray:
-            narrow = [kernels().halves(matrix) for matrix in each(*paths)]
+            narrow = [loops().halves(matrix) for matrix in each(*paths)]
             return np.stack(narrow if all(matrix.dtype == np.uint16 for matrix in narrow) else list(each(*paths)))
 
         none = np.empty((self.layers, 0), np.float32)
@@ -62,7 +62,7 @@ class HostStack:
 
     def step(self, x: np.ndarray, cache: HostCache) -> np.ndarray:
         """float32 [B, C], inputs at the cache's next positions -> the normed hidden states [B, C] there."""
-        use = kernels()
+        use = loops()
         product, rms_norm, attention = use.product, use.rms_norm, use.attention
         cache.make_room()
         turn = self._turn(cache.offsets)
@@ -78,7 +78,7 @@ class HostStack:
 
     def prefill(self, x: np.ndarray, cache: HostCache, branch: int) -> np.ndarray:
         """float32 [S, C], a branch's first inputs -> the normed hidden state [C] of the last."""
-        use, S, D, G = kernels(), len(x), self.dims, self.groups
+        use, S, D, G = loops(), len(x), self.dims, self.groups
         cos, sin = (part[:, None] for part in self._turn(np.arange(S)))
         mask = np.triu(np.full((S, S), -np.inf, np.float32), 1)
         for n, layer in enumerate(self.dense):
@@ -108,15 +108,14 @@ class HostStack:
 
 
 def kept(module: Any, make: Callable[[Any], Any]) -> Any:
-    """What `make` makes of a module's weights; kept with the module, and made again when a weight was replaced.
-
-    One that is written in place is not noticed.
-    """
+    """What `make` makes of a module's weights; kept with the module, and made again when one is another now."""
     views = [shared(array) for _, array in tree_flatten(module.parameters())]  # type: ignore[misc]
-    before, made = vars(module).get("_host", ((), None))
-    if len(before) != len(views) or not all(map(np.may_share_memory, before, views)):
+    places = [(view.__array_interface__["data"], view.shape, view.strides) for view in views]
+    before, _, made = vars(module).get("_host", (None, None, None))
+    if before != places:
         made = make(module)
-        vars(module)["_host"] = views, made  # while the views are held, no other weight can take their place
+        # While the views are held, no other weight can take their place, and MLX writes a changed one elsewhere.
+        vars(module)["_host"] = places, views, made
     return made
 
 

@@ -23,15 +23,15 @@ def _kernels() -> tuple[Any, str]:
         return None, " ".join(str(error).split()) or type(error).__name__
 
 
-def kernels() -> Any:
+def loops() -> Any:
     """`breeze_lab.kernels.cpu`.
 
     Raises:
         BreezeLabError: Numba is not there, or does not work.
     """
-    module, why_not = _kernels()
+    module, reason = _kernels()
     if module is None:
-        raise BreezeLabError(f"method 'host' needs Numba: {why_not}. Mend that, or use method='device'.")
+        raise BreezeLabError(f"method 'host' needs Numba: {reason}. Mend that, or use method='device'.")
     return module
 
 
@@ -40,7 +40,7 @@ def why_not() -> str:
     return _kernels()[1]
 
 
-def walks_here() -> bool:
+def loops_run_here() -> bool:
     """Whether the default device is the CPU, whose memory NumPy sees, and Numba works."""
     return mx.default_device() == mx.cpu and not why_not()
 

@@ -13,7 +13,7 @@ import mlx.core as mx
 import numpy as np
 
 from ..blas import one_thread
-from ..kernels import kernels, walks_here
+from ..kernels import loops, loops_run_here
 from .timing import measure
 
 FRAME_MS = 80.0  # a frame is 80 ms of audio at 12.5 frames a second
@@ -125,9 +125,9 @@ def gemv_work(width: int, megabytes: int, dtype: mx.Dtype = mx.float32) -> tuple
                 return [matrix @ vector for matrix in matrices]
 
         return read, matrices.nbytes
-    if dtype == mx.bfloat16 and walks_here():
+    if dtype == mx.bfloat16 and loops_run_here():
         x, halves = np.ones((1, width), np.float32), np.full((count, 4 * width, width), 0x3F00, np.uint16)  # 0.5
-        product = kernels().product
+        product = loops().product
         return lambda: [product(halves, n, x) for n in range(count)], halves.nbytes
     x = mx.ones((1, width), dtype)
     weights = [mx.zeros((4 * width, width), dtype) for _ in range(count)]

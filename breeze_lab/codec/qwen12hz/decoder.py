@@ -10,7 +10,7 @@ import mlx.nn as nn
 import numpy as np
 
 from ...gelu import gelu
-from ...kernels import kernels, shared, walks_here
+from ...kernels import loops, loops_run_here, shared
 from ...layers import Linear
 from ..base import StreamState
 from ..conv import CausalConv, DepthwiseConv, TransposedConv, on_gpu
@@ -46,7 +46,7 @@ class SnakeBeta(nn.Module):
     def __call__(self, x: mx.array) -> mx.array:
         if on_gpu():
             return _fused_snake(x, self.turns, *_rows(self.terms))
-        if walks_here():
+        if x.dtype == mx.float32 and loops_run_here():
             return _looped_snake(x, self.turns, self.terms)  # type: ignore[return-value]
         return _snake(x, self.turns, *_rows(self.terms))
 
@@ -64,14 +64,18 @@ def _snake(x: mx.array, turns: mx.array, *terms: mx.array) -> mx.array:
     return x + wave * r
 
 
-# One kernel instead of sixteen. On a CPU that would need a C++ compiler at run time and gain little.
+# One kernel instead of sixteen. On a CPU that would need a C++ compiler at run time.
 _fused_snake = mx.compile(_snake, shapeless=True)
 
 
 @mx.custom_function
 def _looped_snake(x: mx.array, turns: mx.array, terms: mx.array) -> mx.array:
-    """One pass over memory instead of sixteen; computes what it is given at once."""
-    return mx.array(kernels().snake(*(np.ascontiguousarray(shared(array)) for array in (x, turns, terms))))
+    """One pass over memory instead of sixteen; computes what it is given at once, but within `mx.compile` or `vmap`."""
+    try:
+        arrays = [np.ascontiguousarray(shared(array)) for array in (x, turns, terms)]
+    except (RuntimeError, ValueError):  # being traced
+        return _snake(x, turns, *_rows(terms))
+    return mx.array(loops().snake(*arrays))
 
 
 @_looped_snake.vjp
