@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 import soundfile
 
+os.environ.setdefault("MLX_ENABLE_TF32", "0")  # float32 is float32 on an NVIDIA GPU too; MLX reads it when it starts
+
 import breeze_lab  # here, so that OpenBLAS comes before MLX whatever a test file imports
+from breeze_lab.measure import timing
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +23,13 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny(tiny_folder: Path) -> "breeze_lab.checkpoint.SpeechModel":
     """The same, loaded. It holds no state, so all tests may share it."""
     return breeze_lab.load(tiny_folder)
+
+
+@pytest.fixture
+def cpu_only() -> None:
+    """Skip on a GPU, which has no rung `host` and no compiled loops."""
+    if timing.backend() != "cpu":
+        pytest.skip("MLX computes on a GPU here")
 
 
 @pytest.fixture(scope="session", autouse=True)

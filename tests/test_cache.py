@@ -14,7 +14,7 @@ def steps(lengths, seed=0):
     return [mx.array(rng.normal(size=(2, 3, n, 4)).astype(np.float32)) for n in lengths]
 
 
-@pytest.mark.parametrize("lengths", [[1] * 8, [7, 1, 1], [255, 2, 1], [256, 1], [512], [300, 300, 1]])
+@pytest.mark.parametrize("lengths", [[1] * 8, [7, 1, 1], [249, 2, 1], [250, 1], [500], [300, 300, 1]])
 def test_cache_returns_all_that_was_appended(lengths):
     cache, parts = KVCache(), steps(lengths)
     for count, part in enumerate(parts, 1):
@@ -29,7 +29,15 @@ def test_growing_cache_allocates_whole_steps_and_keeps_the_dtype():
     cache = KVCache()
     keys, _ = cache.update_and_fetch(*2 * [mx.ones((1, 2, 257, 8), mx.bfloat16)])
     assert keys.dtype == mx.bfloat16
-    assert cache.nbytes == 2 * (1 * 2 * 512 * 8) * 2
+    assert cache.nbytes == 2 * (1 * 2 * 500 * 8) * 2
+
+
+def test_no_buffer_that_grows_is_one_that_mlx_gives_to_cudnn():
+    """Its test is `capacity % 256 == 0` (mlx/backend/cuda/scaled_dot_product_attention.cpp, use_cudnn_for_decoding)."""
+    for positions in range(1, 4097):
+        cache = KVCache()
+        cache.offset = positions
+        assert cache._capacity() >= positions and cache._capacity() % 256
 
 
 def test_frame_cache_holds_one_frame_and_no_more():

@@ -65,7 +65,7 @@ def test_the_tied_embedding_may_stand_under_either_name(folder, tiny):
 @pytest.mark.parametrize(("scheme", "bound"), [("int8-depth", 1e-6), ("int8", 0.03), ("mxfp8", 0.2), ("mxfp4", 0.9)])
 def test_quantized_layouts_load_packed_and_dense(tiny_folder, tiny, tmp_path, scheme, bound):
     folder = bl.convert(tiny_folder, tmp_path / scheme, scheme)
-    dense, packed = bl.load(folder), bl.load(folder, dtype="checkpoint")
+    dense, packed = (bl.load(folder, dtype=dtype) for dtype in ("float32", "checkpoint"))
     assert {str(v.dtype) for _, v in tree_flatten(dense.lm.parameters())} == {"mlx.core.float32"}
     packed_names = [n for n, _ in tree_flatten(packed.lm.parameters()) if n.endswith(".scales")]
     only_depth = scheme == "int8-depth"
@@ -77,7 +77,9 @@ def test_quantized_layouts_load_packed_and_dense(tiny_folder, tiny, tmp_path, sc
 
 def test_unpacked_weights_are_what_packed_layers_multiply_by(tiny_folder, tmp_path):
     folder = bl.convert(tiny_folder, tmp_path / "q", "int8")
-    dense, packed = (bl.load(folder, dtype=d).lm.backbone_model.layers[0].mlp.up_proj for d in (None, "checkpoint"))
+    dense, packed = (
+        bl.load(folder, dtype=d).lm.backbone_model.layers[0].mlp.up_proj for d in ("float32", "checkpoint")
+    )
     x = mx.random.normal((5, 64), key=mx.random.key(0))
     np.testing.assert_allclose(np.array(dense(x)), np.array(packed(x)), rtol=1e-5, atol=1e-5)
 
@@ -106,7 +108,7 @@ def test_per_layer_packing_in_the_config_wins(folder):
     (folder / "config.json").write_text(json.dumps(config))
     layer = bl.load(folder, dtype="checkpoint").lm.depth_decoder.model.layers[0].mlp.up_proj
     assert (layer.group_size, layer.bits) == (32, 4)
-    assert bl.load(folder).lm.depth_decoder.model.layers[0].mlp.up_proj.weight.shape == (128, 64)
+    assert bl.load(folder, dtype="float32").lm.depth_decoder.model.layers[0].mlp.up_proj.weight.shape == (128, 64)
 
 
 def test_missing_and_unexpected_tensors_are_named(folder):

@@ -101,6 +101,7 @@ def test_snake_equals_its_formula_also_far_from_zero():
     np.testing.assert_allclose(np.array(snake(mx.array(x)))[near], want[near], atol=3e-6)
 
 
+@pytest.mark.usefixtures("cpu_only")
 def test_compiled_snake_is_the_snake_of_mlx_with_its_gradients(monkeypatch):
     rng = np.random.default_rng(0)
     snake = SnakeBeta(6)

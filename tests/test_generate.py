@@ -47,12 +47,8 @@ def test_methods_give_the_same_speech(tiny, options):
     for result in results[1:]:
         np.testing.assert_array_equal(result.codes, results[0].codes)
     frames = results[0].stats.frames
-    assert [r.stats.host_reads for r in results] == [
-        17 * frames,
-        17 * frames,
-        frames,
-        0,
-    ]  # where the device is the host, it waits for nothing
+    reads = [17 * frames, 17 * frames, frames, 0]  # where the device is the host, it waits for nothing
+    assert [r.stats.host_reads for r in results] == reads[: len(results)]
 
 
 def test_the_device_loop_reads_the_host_once_a_frame(tiny):

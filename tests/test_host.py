@@ -52,6 +52,7 @@ def test_a_worker_sets_it_too_after_the_main_thread_has(threads):
     assert seen == [{1}] and threads() == {2}
 
 
+@pytest.mark.usefixtures("cpu_only")
 def test_a_prompt_and_a_long_walk_equal_one_pass_over_all_positions(tiny):
     lm, rng = tiny.lm, np.random.default_rng(0)
     width = tiny.config.backbone.hidden_size

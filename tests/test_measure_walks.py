@@ -8,7 +8,7 @@ import pytest
 
 from breeze_lab.cache import positions_per_frame
 from breeze_lab.config import DepthConfig
-from breeze_lab.frames import METHODS
+from breeze_lab.frames import usable
 from breeze_lab.measure import walks
 from breeze_lab.model.depth import DepthDecoder
 
@@ -61,7 +61,7 @@ def test_one_frame_by_every_rung(depth, guided):
     rng = np.random.default_rng(2)
     branches = [mx.array(rng.standard_normal((1, 24), dtype=np.float32)) for _ in range(1 + guided)]
     work = walks.FrameWork(depth, branches, V, V - 3, 2.0 if guided else 1.0)
-    frames = {method: work(method) for method in METHODS}
+    frames = {method: work(method) for method in usable(depth)}
     assert len({tuple(codes) for codes in frames.values()}) == 1
     assert len(frames["cached"]) == K and max(frames["cached"]) < V - 3
     other = walks.FrameWork(depth, branches, V, V - 3, 2.0 if guided else 1.0, seed=1)
