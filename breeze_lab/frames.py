@@ -1,7 +1,8 @@
 """The ladder: ways to complete one frame's codes once codebook 0 is drawn.
 
-Every rung is one function with one signature and gives the same codes for the same draws. They differ in how often
-the depth stack runs over a position, and in how often the host waits for the device.
+Every rung is one function with one signature and gives the same codes for the same draws: in float32 on a CPU. On a
+GPU products of many rows round otherwise than those of one, so that `recompute` may come to other codes than the rest.
+They differ in how often the depth stack runs over a position, and in how often the host waits for the device.
 Shapes: B batch, K codebooks, C backbone channels, V ids a codebook.
 """
 
