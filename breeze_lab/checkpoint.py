@@ -6,6 +6,7 @@ packed as MLX packs them: affine, mxfp8, mxfp4.
 """
 
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from .model import Breeze
 from .paths import cache_folder, data_folder
 from .random_checkpoint import make_checkpoint
 from .samplers import Sampling
+from .text import frontend
 from .weights import assign, read_json, read_tensors
 
 __all__ = ["SpeechModel", "convert", "load", "make_checkpoint"]
@@ -80,7 +82,8 @@ def load(
     offline: bool | None = None,
     progress: bool = True,
 ) -> SpeechModel:
-    """Load a checkpoint and evaluate its weights. On a CPU also lay them out for the rung `host`, see `host.prepare`.
+    """Load a checkpoint, evaluate its weights, and make ready what the first speech would wait for: the text's
+    front-end, and on a CPU the layout and the loops of the rung `host`.
 
     Args:
         source: a folder; or a Hub id such as "mlx-community/Breeze-TTS-2-mlx-8bit"; or None for the default: Waft in
@@ -108,6 +111,8 @@ def load(
     lm.eval()
     if can_walk(lm):
         prepare(lm)
+    with suppress(BreezeLabError):  # a front-end that is missing is told when somebody speaks
+        frontend(config.text_frontend)("Ready.")
     tokenizer = _tokenizer(folder)
     codec = load_codec(folder / "audio_tokenizer")
     if codec.num_codebooks != config.num_codebooks or codec.codebook_size != config.codec_vocab_size:
