@@ -8,6 +8,7 @@ import numpy as np
 from .checkpoint import SpeechModel
 from .errors import BreezeLabError
 from .frames import METHODS, usable
+from .keys import check_seed
 from .samplers import Sampling
 from .voice import Voice
 
@@ -52,8 +53,8 @@ def check_call(
     for name, value in whole.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise BreezeLabError(f"{name} {value!r} is not a whole number >= 1. Frames last 80 ms.")
-    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64):
-        raise BreezeLabError(f"seed {seed!r} is not a whole number from 0 to 2**64 - 1.")
+    if seed is not None:
+        check_seed(seed)
     if voice is not None and not isinstance(voice, Voice):
         raise BreezeLabError(
             f"voice is of type {type(voice).__name__}, not a Voice. Make one with Voice.from_audio or Voice.load, or "

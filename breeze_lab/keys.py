@@ -12,6 +12,16 @@ _BELOW_ONE = np.nextafter(np.float32(1), np.float32(0))
 _ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
 
 
+def check_seed(seed: object, name: str = "seed") -> None:
+    """Refuse what is no seed; errors speak of it as `name`.
+
+    Raises:
+        BreezeLabError: not a whole number from 0 to 2^64 - 1.
+    """
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
+        raise BreezeLabError(f"{name} {seed!r} is not a whole number from 0 to 2**64 - 1 (64 bits).")
+
+
 class KeySequence:
     """Random keys split one after another, exactly as MLX's global state splits its own.
 
@@ -19,13 +29,12 @@ class KeySequence:
     `state`, two words of 32 bits, may be read and set, to return to an earlier point.
 
     Raises:
-        BreezeLabError: a seed outside 0 .. 2^64 - 1.
+        BreezeLabError: see `check_seed`.
     """
 
     def __init__(self, seed: int):
-        seed = index(seed)
-        if not 0 <= seed < 1 << 64:
-            raise BreezeLabError(f"seed {seed} does not fit in 64 bits. Use a whole number from 0 to 2^64 - 1.")
+        seed = int(index(seed))
+        check_seed(seed)
         self.state = seed >> 32, seed & _WORD
 
     def next(self) -> mx.array:

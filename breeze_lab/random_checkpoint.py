@@ -19,6 +19,7 @@ from .config import parse_config
 from .errors import BreezeLabError
 from .files import as_path
 from .generation_config import write_sampling
+from .keys import check_seed
 from .model import Breeze
 from .samplers import Sampling
 from .weights import write_tensors
@@ -67,8 +68,7 @@ def make_checkpoint(folder: str | Path, shape: str = "tiny", seed: int = 0) -> P
     """
     if shape not in list(SHAPES):
         raise BreezeLabError(f"Unknown shape {shape!r}. Choose one of {', '.join(SHAPES)}.")
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
-        raise BreezeLabError(f"seed {seed!r} is not a whole number from 0 to 2**64 - 1.")
+    check_seed(seed)
     folder = new_folder(folder)
     sizes = SHAPES[shape]
     tokenizer = _tokenizer(sizes.base_vocabulary)

@@ -12,13 +12,12 @@ import pytest
 from mlx.utils import tree_flatten
 
 import breeze_lab as bl
-from breeze_lab import loop
 from breeze_lab.frames import usable
 from breeze_lab.keys import KeySequence
 from breeze_lab.loop import FrameLoop
 from breeze_lab.measure.host_reads import count_host_reads
 from breeze_lab.prompt import PromptBuilder
-from breeze_lab.samplers import Sampling
+from breeze_lab.samplers import Sampling, reserved_mask
 
 TEXT = "The salt breeze came across."
 
@@ -108,13 +107,12 @@ def test_weights_are_not_touched(tiny):
 
 def favor(monkeypatch, code, bonus):
     """Raise one class of the backbone head, behind mask and penalty."""
-    mask = loop.reserved_mask
 
     def favored(vocab_size, codec_vocab_size, width):
-        plain = mask(vocab_size, codec_vocab_size, width)
+        plain = reserved_mask(vocab_size, codec_vocab_size, width)
         return plain + bonus * (mx.arange(width) == code) if width == vocab_size + 1 else plain
 
-    monkeypatch.setattr(loop, "reserved_mask", favored)
+    monkeypatch.setattr("breeze_lab.loop.reserved_mask", favored)
 
 
 def test_id_one_is_a_code_and_never_an_end(tiny, monkeypatch):

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from ..errors import BreezeLabError
+from ..keys import check_seed
 from ..prompt import check_request
 from ..samplers import Sampling
 from .parser import DEFAULTS
@@ -29,8 +30,8 @@ def options(args: argparse.Namespace, text: str) -> dict[str, Any]:
     check_request(text, args.instruct, args.cfg_scale, args.speaker)
     given = {name: getattr(args, name) for name in SAMPLING}
     Sampling(**{name: value for name, value in given.items() if value is not None})
-    if args.seed is not None and not 0 <= args.seed < 2**64:
-        raise BreezeLabError(f"--seed {args.seed} is not a whole number from 0 to 2**64 - 1.")
+    if args.seed is not None:
+        check_seed(args.seed, "--seed")
     return {name: getattr(args, name) for name in OPTIONS} | {"max_frames": frames(args.max_seconds)}
 
 

@@ -48,7 +48,7 @@ class HostFrames:
             first_mask: float32 [V + 1], for codebook 0; see `samplers.reserved_mask`.
         """
         self.backbone, self.depth = HostBackbone(lm, prompts), kept(lm.depth_decoder, HostDepth)
-        self.head, self.hidden = kept(lm.lm_head, _head), self.backbone.hidden
+        self.head, self.hidden = kept(lm.lm_head, _matrix), self.backbone.hidden
         self.draw, self.first_mask, self.cfg_scale = draw, shared(first_mask), cfg_scale
         self.seen, self.eos = np.zeros(len(self.first_mask), np.bool_), len(self.first_mask) - 1
 
@@ -103,7 +103,7 @@ class HostDepth:
     def __init__(self, depth: DepthDecoder):
         self.stack, self.table = HostStack(depth.model), shared(depth.model.embed_tokens.weight)
         self.codebooks, self.ids = depth.num_codebooks, depth.vocab_size
-        self.projector = _head(depth.model.inputs_embeds_projector)
+        self.projector = _matrix(depth.model.inputs_embeds_projector)
         self.heads = loops().halves(np.ascontiguousarray(shared(depth.codebooks_head.weight).transpose(0, 2, 1)))
 
     def __call__(
@@ -124,7 +124,7 @@ def prepare(lm: Breeze) -> None:
     """Lay the weights out for the host's walk, so that the first frame does not wait for it."""
     kept(lm.backbone_model, HostStack)
     kept(lm.depth_decoder, HostDepth)
-    kept(lm.lm_head, _head)
+    kept(lm.lm_head, _matrix)
 
 
 def can_walk(model: nn.Module) -> bool:
@@ -133,6 +133,6 @@ def can_walk(model: nn.Module) -> bool:
     return loops_run_here() and all(array.dtype == mx.float32 for array in weights.values())
 
 
-def _head(linear: nn.Linear) -> np.ndarray:
-    """[1, outputs, inputs]."""
+def _matrix(linear: nn.Linear) -> np.ndarray:
+    """Its weight as `product` takes it: [1, outputs, inputs]."""
     return loops().halves(np.ascontiguousarray(shared(linear.weight))[None])
